@@ -2,7 +2,8 @@
 //!
 //! An owner's append names its claim, and the sequence number that it expects to follow. The first excludes replaced
 //! owners; the second leaves no gap after an append that failed. The numbers of a stream with one writer are
-//! consecutive, so an owner sends without waiting for confirmations.
+//! consecutive, so an owner sends without waiting for confirmations, except to a stream with replicas: its leader takes one
+//! append under a claim at a time.
 //!
 //! With several writers the server cannot know what an append should follow, and the client sends its unsent messages
 //! after a reconnect before we can repeat the lost ones. So one append is on its way at a time.
@@ -14,9 +15,9 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
-use async_nats::jetstream;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
+use async_nats::jetstream::{self, ErrorCode};
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, sleep_until};
@@ -28,7 +29,7 @@ use crate::backend::Target;
 use crate::completion::Completion;
 use crate::{Append, BusError, Epoch, LogPartition, Position, Writers};
 
-/// Appends of an owner that are sent and not confirmed, of one partition.
+/// Appends of an owner that are sent and not confirmed, of one partition of one copy.
 const OWNERS_WINDOW: usize = 512;
 /// How long is waited before something is sent again though the connection is there.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -73,6 +74,8 @@ pub(super) struct Lane {
     /// How many of the items are sent.
     sent: usize,
     numbers: u64,
+    /// The stream has replicas: its leader refuses an append whose claim is that of one which is not stored yet.
+    is_replicated: bool,
     /// The question whether the stream is gone. Appends are sent again meanwhile: servers that elect a leader do not answer
     /// it.
     gone: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
@@ -92,7 +95,16 @@ enum Turn {
 
 impl Lane {
     pub(super) fn new(server: Server, target: Target) -> Self {
-        Self { server, target, items: VecDeque::new(), sent: 0, numbers: 0, gone: None, owner: None }
+        Self {
+            server,
+            target,
+            items: VecDeque::new(),
+            sent: 0,
+            numbers: 0,
+            is_replicated: false,
+            gone: None,
+            owner: None,
+        }
     }
 
     pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Request>) {
@@ -130,8 +142,8 @@ impl Lane {
 
     fn window(&self) -> usize {
         match self.target.spec.writers {
-            Writers::Many => 1,
-            Writers::Owner => OWNERS_WINDOW,
+            Writers::Owner if !self.is_replicated => OWNERS_WINDOW,
+            Writers::Owner | Writers::Many => 1,
         }
     }
 
@@ -257,6 +269,12 @@ impl Lane {
         }
         match error.kind() {
             PublishErrorKind::WrongLastSequence => self.mismatched().await,
+            _ if is_under_way(&error) => {
+                // The first one says what kind of stream it is. A later one is for an append that was sent before.
+                let is_news = !std::mem::replace(&mut self.is_replicated, true);
+                self.unsend();
+                sleep(if is_news { Duration::ZERO } else { AGAIN_AFTER }).await;
+            }
             _ if limit.is_some() => {
                 self.owner = None;
                 let limit = limit.unwrap_or_default();
@@ -394,9 +412,22 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
+fn source_of(error: &PublishError) -> Option<&jetstream::Error> {
+    error.source()?.downcast_ref()
+}
+
+/// Whether a stream with replicas refuses an append since another one under the same claim, or the same one, is on its way to
+/// them.
+fn is_under_way(error: &PublishError) -> bool {
+    let code = source_of(error).map(jetstream::Error::error_code);
+    code.is_some_and(|code| {
+        [ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT, ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT].contains(&code)
+    })
+}
+
 /// The limit that a partition has reached, as JetStream says it.
 fn limit_in(error: &PublishError) -> Option<String> {
-    let source = error.source()?.downcast_ref::<jetstream::Error>()?;
+    let source = source_of(error)?;
     let text = source.to_string();
     let is_limit = text.contains("maximum messages") || text.contains("maximum bytes");
     is_limit.then_some(text)

@@ -165,12 +165,7 @@ impl Server {
 
     /// The first answer to a request, which is sent again and again: a server that is about to lead does not answer what
     /// was asked before. The requests may come in any number. The inner error is the reason for which there is no answer.
-    async fn ask_once(
-        &self,
-        deadline: Instant,
-        subject: &str,
-        body: &Value,
-    ) -> Result<Result<Value, String>, Failure> {
+    async fn ask_once(&self, deadline: Instant, subject: &str, body: &Value) -> Result<Result<Value, String>, Failure> {
         let mut turns = self.turns.clone();
         turns.mark_unchanged();
         let request = || self.context.request::<_, _, Value>(subject.to_owned(), body);

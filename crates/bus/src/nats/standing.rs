@@ -49,7 +49,11 @@ fn judge(stream: &Value, confirmed: &Confirmed) -> Verdict {
     let followers = cluster["replicas"].as_array().map_or(&[][..], Vec::as_slice);
     let is_current = |follower: &&Value| follower["current"] == true && follower["offline"] != true;
     let current = followers.iter().filter(is_current).count() + 1;
-    if current > followers.len().div_ceil(2) { Verdict::Lost } else { Verdict::Unsure("its replicas have not caught up") }
+    if current > followers.len().div_ceil(2) {
+        Verdict::Lost
+    } else {
+        Verdict::Unsure("its replicas have not caught up")
+    }
 }
 
 /// The confirmed records of all streams that this process has used.
