@@ -17,13 +17,13 @@ use tokio::time::{sleep, sleep_until, timeout_at};
 
 use super::copies::Copies;
 use super::naming;
-use super::standing::Standings;
+use super::standing::{Before, Standings};
 use crate::backend::Target;
 use crate::{Bounds, BusError, Keep, LogPartition, LogSpec, Partition, Position, Settings, Writers};
 
 /// How long is waited before something is tried again that failed though the servers are there.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How often a request without an answer is sent again. An election of a leader drops those that came before it.
+/// How often a request without an answer is sent again. An election of a leader drops the requests before it.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How long the servers have to say that a stream is gone.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
@@ -67,6 +67,14 @@ pub(super) struct Server {
 pub(super) enum Failure {
     Bus(BusError),
     Refused { code: u64, reason: String },
+}
+
+/// The end of a request.
+enum Answer {
+    /// A server has answered.
+    Given(Value),
+    /// None has, for this reason.
+    Missing(String),
 }
 
 impl Failure {
@@ -144,7 +152,7 @@ impl Server {
         loop {
             self.connected(deadline).await.map_err(Failure::Bus)?;
             let reason = match self.ask_once(deadline, &subject, body).await? {
-                Ok(mut answer) => match answer.get_mut("error").map(Value::take) {
+                Answer::Given(mut answer) => match answer.get_mut("error").map(Value::take) {
                     None => return Ok(answer),
                     // The servers are there, and have not agreed on who answers.
                     Some(error) if error["code"] == 503 => error["description"].to_string(),
@@ -154,7 +162,7 @@ impl Server {
                         return Err(Failure::Refused { code, reason });
                     }
                 },
-                Err(reason) => reason,
+                Answer::Missing(reason) => reason,
             };
             if Instant::now() >= deadline {
                 return Err(Failure::Bus(self.away(format!("JetStream does not answer: {reason}"))));
@@ -163,9 +171,9 @@ impl Server {
         }
     }
 
-    /// The first answer to a request, which is sent again and again: a server that is about to lead does not answer what
-    /// was asked before. The requests may come in any number. The inner error is the reason for which there is no answer.
-    async fn ask_once(&self, deadline: Instant, subject: &str, body: &Value) -> Result<Result<Value, String>, Failure> {
+    /// The first answer to a request, which is sent again and again: a server that begins to lead does not answer earlier
+    /// requests. The requests may come in any number.
+    async fn ask_once(&self, deadline: Instant, subject: &str, body: &Value) -> Result<Answer, Failure> {
         let mut turns = self.turns.clone();
         turns.mark_unchanged();
         let request = || self.context.request::<_, _, Value>(subject.to_owned(), body);
@@ -173,15 +181,18 @@ impl Server {
         loop {
             asked.push(request());
             tokio::select! {
-                Some(answer) = asked.next() => return Ok(answer.map_err(|error| told(&error))),
+                Some(answer) = asked.next() => return Ok(match answer {
+                    Ok(answer) => Answer::Given(answer),
+                    Err(error) => Answer::Missing(told(&error)),
+                }),
                 changed = turns.changed() => {
                     changed.map_err(|_| Failure::Bus(BusError::Stopped))?;
-                    return Ok(Err("the connection has changed".to_owned()));
+                    return Ok(Answer::Missing("the connection has changed".to_owned()));
                 }
                 () = sleep_until((Instant::now() + ASK_EVERY).min(deadline).into()) => {}
             }
             if Instant::now() >= deadline {
-                return Ok(Err("no answer".to_owned()));
+                return Ok(Answer::Missing("no answer".to_owned()));
             }
         }
     }
@@ -190,8 +201,9 @@ impl Server {
     pub(super) async fn info(&self, place: &LogPartition, deadline: Instant) -> Result<Value, Failure> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         loop {
+            let before = self.standings.before(place);
             let info = self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await?;
-            let Err(reason) = self.standings.take(place, &info) else { return Ok(info) };
+            let Err(reason) = self.standings.take(place, before, &info) else { return Ok(info) };
             if Instant::now() >= deadline {
                 return Err(Failure::Bus(self.away(format!("the stream {stream} is not complete: {reason}"))));
             }
@@ -242,7 +254,7 @@ impl Server {
                     Ok(made) => {
                         self.look_at_copies(&made);
                         // A stream that is new has lost nothing.
-                        let _ = self.standings.take(place, &made);
+                        let _ = self.standings.take(place, Before::default(), &made);
                         return Ok(());
                     }
                     Err(Failure::Refused { code: STREAM_EXISTS, .. }) => self.info(place, deadline).await?,

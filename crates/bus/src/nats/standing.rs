@@ -21,39 +21,50 @@ struct Confirmed {
 
 /// The judgement of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Judgement {
     /// It is valid.
     Valid,
     /// It is valid, and confirmed records are lost: most copies agree on an earlier end.
     Lost,
-    /// It says nothing: this is the reason.
-    Unsure(&'static str),
+    /// It says nothing.
+    Unsure(Unsure),
 }
 
-/// Judges the description of a stream, of which records are confirmed. A server that is alone has no cluster, and what it
-/// says is valid.
-fn judge(stream: &Value, confirmed: &Confirmed) -> Verdict {
+/// Why an answer about a stream says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unsure {
+    /// The servers have not elected a leader.
+    #[error("its replicas have no leader")]
+    NoLeader,
+    /// The leader lacks confirmed records, and most of its followers have not caught up.
+    #[error("its replicas have not caught up")]
+    Behind,
+}
+
+/// The sequence number of the last record of a stream that was confirmed before a question about it; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Before(u64);
+
+/// Judges the description of a stream with confirmed records. A server that is alone has no cluster, and each of its answers
+/// is valid.
+fn judge(stream: &Value, confirmed: &Confirmed) -> Judgement {
     let last = stream["state"]["last_seq"].as_u64().unwrap_or_default();
     let is_known = stream["created"].as_str() == Some(confirmed.made.as_str());
     let is_short = is_known && last < confirmed.last;
     let cluster = &stream["cluster"];
     if cluster["name"].as_str().is_none_or(str::is_empty) {
-        return if is_short { Verdict::Lost } else { Verdict::Valid };
+        return if is_short { Judgement::Lost } else { Judgement::Valid };
     }
     if cluster["leader"].as_str().is_none_or(str::is_empty) {
-        return Verdict::Unsure("its replicas have no leader");
+        return Judgement::Unsure(Unsure::NoLeader);
     }
     if !is_short {
-        return Verdict::Valid;
+        return Judgement::Valid;
     }
     let followers = cluster["replicas"].as_array().map_or(&[][..], Vec::as_slice);
     let is_current = |follower: &&Value| follower["current"] == true && follower["offline"] != true;
     let current = followers.iter().filter(is_current).count() + 1;
-    if current > followers.len().div_ceil(2) {
-        Verdict::Lost
-    } else {
-        Verdict::Unsure("its replicas have not caught up")
-    }
+    if current > followers.len().div_ceil(2) { Judgement::Lost } else { Judgement::Unsure(Unsure::Behind) }
 }
 
 /// The confirmed records of all streams that this process has used.
@@ -74,24 +85,29 @@ impl Standings {
         }
     }
 
-    /// Takes note of the description of a stream.
+    /// The confirmed records before a question: records of later appends may be missing in the answer to it.
+    pub(super) fn before(&self, place: &LogPartition) -> Before {
+        Before(self.all().get(place).map_or(0, |confirmed| confirmed.last))
+    }
+
+    /// Takes note of the description of a stream, the answer to a question.
     ///
     /// # Errors
     /// The reason for which it says nothing.
-    pub(super) fn take(&self, place: &LogPartition, stream: &Value) -> Result<(), &'static str> {
+    pub(super) fn take(&self, place: &LogPartition, before: Before, stream: &Value) -> Result<(), Unsure> {
         let mut all = self.all();
         let confirmed = all.entry(place.clone()).or_default();
         let last = stream["state"]["last_seq"].as_u64().unwrap_or_default();
         let made = stream["created"].as_str().unwrap_or_default();
-        match judge(stream, confirmed) {
-            Verdict::Unsure(reason) => return Err(reason),
-            Verdict::Lost => {
-                tracing::warn!(%place, confirmed = confirmed.last, last, "the servers lost confirmed records of a log");
+        match judge(stream, &Confirmed { made: confirmed.made.clone(), last: before.0 }) {
+            Judgement::Unsure(reason) => return Err(reason),
+            Judgement::Lost => {
+                tracing::warn!(%place, confirmed = before.0, last, "the servers lost confirmed records of a log");
                 confirmed.last = last;
             }
-            Verdict::Valid if confirmed.made == made => confirmed.last = confirmed.last.max(last),
+            Judgement::Valid if confirmed.made == made => confirmed.last = confirmed.last.max(last),
             // It is another stream, or the first description of it. Records confirmed before that may be of an earlier one.
-            Verdict::Valid => *confirmed = Confirmed { made: made.to_owned(), last },
+            Judgement::Valid => *confirmed = Confirmed { made: made.to_owned(), last },
         }
         Ok(())
     }
@@ -124,41 +140,45 @@ mod tests {
     #[test]
     fn a_replica_that_lags_is_not_a_loss() {
         let short = |current| judge(&stream(7, "a", current), &confirmed(9));
-        assert!(matches!(short([false, false]), Verdict::Unsure(_)));
-        assert_eq!((short([true, false]), short([true, true])), (Verdict::Lost, Verdict::Lost));
-        assert_eq!(judge(&stream(9, "a", [false, false]), &confirmed(9)), Verdict::Valid);
+        assert!(matches!(short([false, false]), Judgement::Unsure(_)));
+        assert_eq!((short([true, false]), short([true, true])), (Judgement::Lost, Judgement::Lost));
+        assert_eq!(judge(&stream(9, "a", [false, false]), &confirmed(9)), Judgement::Valid);
         let mut offline = stream(7, "a", [true, false]);
         offline["cluster"]["replicas"][0]["offline"] = json!(true);
-        assert!(matches!(judge(&offline, &confirmed(9)), Verdict::Unsure(_)));
+        assert!(matches!(judge(&offline, &confirmed(9)), Judgement::Unsure(_)));
     }
 
     #[test]
     fn an_answer_without_a_leader_says_nothing() {
-        assert!(matches!(judge(&stream(9, "", [true, true]), &confirmed(9)), Verdict::Unsure(_)));
-        let mut nobody = stream(9, "a", [true, true]);
-        nobody["cluster"]["leader"].take();
-        assert!(matches!(judge(&nobody, &confirmed(0)), Verdict::Unsure(_)));
+        assert!(matches!(judge(&stream(9, "", [true, true]), &confirmed(9)), Judgement::Unsure(_)));
+        let mut leaderless = stream(9, "a", [true, true]);
+        leaderless["cluster"]["leader"].take();
+        assert!(matches!(judge(&leaderless, &confirmed(0)), Judgement::Unsure(_)));
     }
 
     #[test]
     fn a_server_that_is_alone_is_believed() {
         let mut alone = stream(7, "NB6F", [false, false]);
         alone["cluster"] = json!({ "leader": "NB6F" });
-        assert_eq!((judge(&alone, &confirmed(7)), judge(&alone, &confirmed(9))), (Verdict::Valid, Verdict::Lost));
+        assert_eq!((judge(&alone, &confirmed(7)), judge(&alone, &confirmed(9))), (Judgement::Valid, Judgement::Lost));
     }
 
     #[test]
     fn a_stream_that_was_made_again_has_other_records() {
         let (standings, place) = (Standings::default(), LogPartition::new(LogName::new("a").unwrap(), 0));
         let lagging = [false, false];
-        assert_eq!(standings.take(&place, &stream(5, "a", lagging)), Ok(()));
+        let take = |stream: &Value| standings.take(&place, standings.before(&place), stream);
+        assert_eq!(take(&stream(5, "a", lagging)), Ok(()));
+        let early = standings.before(&place);
         standings.confirm(&place, Position(9));
-        assert!(standings.take(&place, &stream(8, "a", lagging)).is_err());
+        assert_eq!(take(&stream(8, "a", lagging)), Err(Unsure::Behind));
+        let answer = standings.take(&place, early, &stream(8, "a", [true, true]));
+        assert_eq!((answer, standings.before(&place)), (Ok(()), Before(9)), "the append was later than the question");
         let mut other = stream(1, "a", lagging);
         other["created"] = json!("2026-11-29T19:00:00Z");
-        assert_eq!(standings.take(&place, &other), Ok(()));
-        assert_eq!(standings.take(&place, &stream(9, "a", lagging)), Ok(()));
-        assert_eq!(standings.take(&place, &stream(8, "a", [true, true])), Ok(()), "most copies agree");
-        assert_eq!(standings.take(&place, &stream(8, "a", lagging)), Ok(()));
+        assert_eq!(take(&other), Ok(()));
+        assert_eq!(take(&stream(9, "a", lagging)), Ok(()));
+        assert_eq!(take(&stream(8, "a", [true, true])), Ok(()), "most copies agree");
+        assert_eq!(take(&stream(8, "a", lagging)), Ok(()));
     }
 }
