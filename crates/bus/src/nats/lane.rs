@@ -2,7 +2,8 @@
 //!
 //! An owner's append names its claim, and the sequence number that it expects to follow. The first excludes replaced
 //! owners; the second leaves no gap after an append that failed. The numbers of a stream with one writer are
-//! consecutive, so an owner sends without waiting for confirmations.
+//! consecutive, so an owner sends without waiting for confirmations, except to a stream with replicas: its leader takes one
+//! append under a claim at a time.
 //!
 //! With several writers the server cannot know what an append should follow, and the client sends its unsent messages
 //! after a reconnect before we can repeat the lost ones. So one append is on its way at a time.
@@ -14,9 +15,9 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
-use async_nats::jetstream;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
+use async_nats::jetstream::{self, ErrorCode};
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, sleep_until};
@@ -28,7 +29,7 @@ use crate::backend::Target;
 use crate::completion::Completion;
 use crate::{Append, BusError, Epoch, LogPartition, Position, Writers};
 
-/// Appends of an owner that are sent and not confirmed, of one partition.
+/// Appends of an owner that are sent and not confirmed, of one partition of one copy.
 const OWNERS_WINDOW: usize = 512;
 /// How long is waited before something is sent again though the connection is there.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -73,6 +74,11 @@ pub(super) struct Lane {
     /// How many of the items are sent.
     sent: usize,
     numbers: u64,
+    /// The stream has replicas: its leader refuses an append whose claim is that of one which is not stored yet.
+    is_replicated: bool,
+    /// The question whether the stream is gone. Appends are sent again meanwhile: servers that elect a leader do not answer
+    /// it.
+    gone: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
     /// The epoch with which this bus owns the partition, and the sequence number that its next append follows.
     owner: Option<(Epoch, u64)>,
 }
@@ -81,6 +87,7 @@ pub(super) struct Lane {
 enum Turn {
     Request(Request),
     Acked(Result<PublishAck, PublishError>),
+    Gone(bool),
     Connection,
     Late,
     End,
@@ -88,7 +95,16 @@ enum Turn {
 
 impl Lane {
     pub(super) fn new(server: Server, target: Target) -> Self {
-        Self { server, target, items: VecDeque::new(), sent: 0, numbers: 0, owner: None }
+        Self {
+            server,
+            target,
+            items: VecDeque::new(),
+            sent: 0,
+            numbers: 0,
+            is_replicated: false,
+            gone: None,
+            owner: None,
+        }
     }
 
     pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Request>) {
@@ -108,13 +124,15 @@ impl Lane {
             let front = self.items.front_mut().filter(|_| self.sent > 0).and_then(|item| item.ack.as_mut());
             let turn = tokio::select! {
                 request = inbox.recv() => request.map_or(Turn::End, Turn::Request),
-                acked = first_ack(front) => Turn::Acked(acked),
+                acked = outcome_of(front) => Turn::Acked(acked),
+                gone = outcome_of(self.gone.as_mut()) => Turn::Gone(gone),
                 changed = turns.changed() => changed.map_or(Turn::End, |()| Turn::Connection),
                 () = until(deadline) => Turn::Late,
             };
             match turn {
                 Turn::Request(request) => self.push(request),
                 Turn::Acked(acked) => self.acked(acked).await,
+                Turn::Gone(gone) => self.answered(gone),
                 Turn::Connection => {}
                 Turn::Late => self.late(is_up),
                 Turn::End => return,
@@ -124,8 +142,8 @@ impl Lane {
 
     fn window(&self) -> usize {
         match self.target.spec.writers {
-            Writers::Many => 1,
-            Writers::Owner => OWNERS_WINDOW,
+            Writers::Owner if !self.is_replicated => OWNERS_WINDOW,
+            Writers::Owner | Writers::Many => 1,
         }
     }
 
@@ -238,20 +256,29 @@ impl Lane {
 
     async fn acked(&mut self, acked: Result<PublishAck, PublishError>) {
         let error = match acked {
-            Ok(ack) => return self.finish(Ok(Position(ack.sequence))),
+            Ok(ack) => {
+                self.gone = None;
+                return self.finish(Ok(Position(ack.sequence)));
+            }
             Err(error) => error,
         };
         let limit = limit_in(&error);
+        if error.kind() == PublishErrorKind::StreamNotFound && self.gone.is_none() {
+            let (server, place) = (self.server.clone(), self.target.place.clone());
+            self.gone = Some(Box::pin(async move { server.is_gone(&place).await }));
+        }
         match error.kind() {
             PublishErrorKind::WrongLastSequence => self.mismatched().await,
+            _ if is_under_way(&error) => {
+                // The first one says what kind of stream it is. A later one is for an append that was sent before.
+                let is_news = !std::mem::replace(&mut self.is_replicated, true);
+                self.unsend();
+                sleep(if is_news { Duration::ZERO } else { AGAIN_AFTER }).await;
+            }
             _ if limit.is_some() => {
                 self.owner = None;
                 let limit = limit.unwrap_or_default();
                 self.finish(Err(BusError::Full { place: self.target.place.clone(), limit }));
-            }
-            PublishErrorKind::StreamNotFound if self.server.is_gone(&self.target.place).await => {
-                self.owner = None;
-                self.finish(Err(BusError::Unknown(self.target.place.clone())));
             }
             PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
                 tracing::debug!(place = %self.target.place, %error, "an append is sent again");
@@ -262,6 +289,16 @@ impl Lane {
                 self.owner = None;
                 self.finish(Err(BusError::Refused { action: "append to a log", reason: told(&error) }));
             }
+        }
+    }
+
+    /// The servers have said whether the stream is gone.
+    fn answered(&mut self, is_gone: bool) {
+        self.gone = None;
+        let is_append = self.items.front().is_some_and(|item| matches!(item.request, Request::Append(..)));
+        if is_gone && is_append {
+            self.owner = None;
+            self.finish(Err(BusError::Unknown(self.target.place.clone())));
         }
     }
 
@@ -292,6 +329,9 @@ impl Lane {
     fn finish(&mut self, outcome: Result<Position, BusError>) {
         let Some(item) = self.items.pop_front() else { return };
         self.sent = self.sent.saturating_sub(1);
+        if let Ok(position) = outcome {
+            self.server.standings.confirm(&self.target.place, position);
+        }
         if let Request::Append(_, completion) = item.request {
             completion.finish(outcome);
         }
@@ -335,7 +375,11 @@ async fn claim(server: &Server, place: &LogPartition, deadline: Instant) -> Resu
             Err(error) => Err(error),
         };
         let error = match acked {
-            Ok(ack) => return Ok(Epoch(Position(ack.sequence))),
+            Ok(ack) => {
+                let position = Position(ack.sequence);
+                server.standings.confirm(place, position);
+                return Ok(Epoch(position));
+            }
             Err(error) => error,
         };
         if let Some(limit) = limit_in(&error) {
@@ -354,9 +398,9 @@ async fn claim(server: &Server, place: &LogPartition, deadline: Instant) -> Resu
     }
 }
 
-async fn first_ack(ack: Option<&mut Ack>) -> Result<PublishAck, PublishError> {
-    match ack {
-        Some(ack) => ack.await,
+async fn outcome_of<T>(pending: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match pending {
+        Some(outcome) => outcome.await,
         None => std::future::pending().await,
     }
 }
@@ -368,9 +412,22 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
+fn source_of(error: &PublishError) -> Option<&jetstream::Error> {
+    error.source()?.downcast_ref()
+}
+
+/// Whether a stream with replicas refuses an append since another one under the same claim, or the same one, is on its way to
+/// them.
+fn is_under_way(error: &PublishError) -> bool {
+    let code = source_of(error).map(jetstream::Error::error_code);
+    code.is_some_and(|code| {
+        [ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT, ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT].contains(&code)
+    })
+}
+
 /// The limit that a partition has reached, as JetStream says it.
 fn limit_in(error: &PublishError) -> Option<String> {
-    let source = error.source()?.downcast_ref::<jetstream::Error>()?;
+    let source = source_of(error)?;
     let text = source.to_string();
     let is_limit = text.contains("maximum messages") || text.contains("maximum bytes");
     is_limit.then_some(text)

@@ -9,6 +9,8 @@ mod naming;
 mod pull;
 mod reader;
 mod server;
+mod silence;
+mod standing;
 mod unreadable;
 
 use std::collections::HashMap;
@@ -119,7 +121,9 @@ fn run(start: Start, stopped: oneshot::Receiver<()>) {
             .build(client.clone());
         // The standard library seeds its hashers from the system: no other process has this number.
         let writer = RandomState::new().hash_one(std::process::id());
-        let server = Server { client, context, turns, settings, writer, named, copies: Arc::default() };
+        tokio::spawn(silence::watch(client.clone(), turns.clone(), settings.lease));
+        let (copies, standings) = (Arc::default(), Arc::default());
+        let server = Server { client, context, turns, settings, writer, named, copies, standings };
         if ready.send(Ok((server, handle))).is_ok() {
             // The bus says nothing here; its end is that the sender goes.
             let _ = stopped.await;
@@ -134,6 +138,8 @@ fn options(settings: &Settings, ear: Ear) -> ConnectOptions {
         .retry_on_initial_connect()
         .max_reconnects(None)
         .request_timeout(Some(ANSWER_WITHIN))
+        // A way that drops everything says nothing of a connection that is begun, either.
+        .connection_timeout(silence::patience(settings.lease).min(ANSWER_WITHIN))
         .client_capacity(CLIENT_CAPACITY)
         .subscription_capacity(settings.max_ahead.min(1 << 16))
         .reconnect_delay_callback(|attempts| CONNECT_EVERY.min(Duration::from_millis(50) * attempts.min(1_000) as u32))

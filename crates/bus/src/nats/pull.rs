@@ -20,6 +20,10 @@ use super::server::{Server, told};
 const EXPIRES: Duration = Duration::from_secs(20);
 /// How long after that its word of the end may take.
 const GRACE: Duration = Duration::from_secs(5);
+/// Words of the server that it is still there, in the time after which a request without a word is given up.
+const BEATS: u32 = 3;
+/// The longest such time: the server refuses beats that are longer than half a request.
+pub(super) const LONGEST_SILENCE: Duration = EXPIRES;
 /// Where acknowledgements of records go.
 const ACKNOWLEDGEMENTS: &str = "$JS.ACK.";
 /// The status that the next record does not fit into the rest of the requested bytes.
@@ -33,6 +37,9 @@ pub(super) struct Pull {
     /// Whether one has come.
     has_begun: bool,
     ends: Instant,
+    /// When the last word came, and after which time without one the consumer is gone with its server.
+    heard: Instant,
+    patience: Duration,
 }
 
 /// An answer of the server about the request itself.
@@ -58,21 +65,28 @@ pub(super) enum PullError {
     /// The server refuses it.
     #[error("{0}")]
     Refused(String),
+    /// Its server is gone, or the way to it.
+    #[error("the server of the consumer is silent")]
+    Silent,
 }
 
 impl Pull {
-    /// Requests at most this number of records and bytes.
+    /// Requests at most this number of records and bytes. Without a word within `patience`, at most [`LONGEST_SILENCE`],
+    /// it has failed.
     pub(super) async fn begin(
         server: &Server,
         consumer: &Consumer,
         records: usize,
         max_bytes: usize,
+        patience: Duration,
     ) -> Result<Self, PullError> {
         let inbox = Subject::from(server.client.new_inbox());
         let subscriber = server.client.subscribe(inbox.clone()).await.map_err(PullError::Subscribe)?;
-        let config = BatchConfig { batch: records, max_bytes, expires: Some(EXPIRES), ..BatchConfig::default() };
+        let (expires, idle_heartbeat) = (Some(EXPIRES), patience.min(LONGEST_SILENCE) / BEATS);
+        let config = BatchConfig { batch: records, max_bytes, expires, idle_heartbeat, ..BatchConfig::default() };
         consumer.request_batch(config, inbox).await.map_err(PullError::Request)?;
-        Ok(Self { subscriber, left: records, has_begun: false, ends: Instant::now() + EXPIRES + GRACE })
+        let heard = Instant::now();
+        Ok(Self { subscriber, left: records, has_begun: false, ends: heard + EXPIRES + GRACE, heard, patience })
     }
 
     /// The next record; `None` when no more follow. A caller that stops waiting misses nothing.
@@ -81,7 +95,12 @@ impl Pull {
     /// The server's error.
     pub(super) async fn next(&mut self, server: &Server) -> Option<Result<Message, PullError>> {
         while self.left > 0 {
-            let message = timeout_at(self.ends, self.subscriber.next()).await.ok()??;
+            let silent = self.heard + self.patience;
+            let Ok(message) = timeout_at(self.ends.min(silent), self.subscriber.next()).await else {
+                return (silent < self.ends).then_some(Err(PullError::Silent));
+            };
+            let message = message?;
+            self.heard = Instant::now();
             if message.reply.as_ref().is_some_and(|reply| reply.starts_with(ACKNOWLEDGEMENTS)) {
                 self.left -= 1;
                 self.has_begun = true;

@@ -7,12 +7,13 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer as Consumer};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::message;
 use super::naming;
-use super::pull::Pull;
+use super::pull::{LONGEST_SILENCE, Pull};
 use super::server::{Failure, Server, bounds_in, told};
+use super::silence;
 use crate::backend::Target;
 use crate::feed::Feed;
 use crate::{BusError, Keep, Position, Tally};
@@ -21,6 +22,8 @@ use crate::{BusError, Keep, Position, Tally};
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Failed starts at a position after which the record there is examined.
 const STUCK_AFTER: u32 = 3;
+/// The most times that failed starts double the patience with a server.
+const MAX_DOUBLINGS: u32 = 4;
 /// The time limit of this look.
 const LOOKS_FOR: Duration = Duration::from_secs(5);
 /// After so long without a request the server forgets the consumer.
@@ -51,6 +54,8 @@ struct Reading {
     /// Whether nothing was read yet of a log that is read from its beginning: there the newest claim may stand before a
     /// gap.
     is_beginning: bool,
+    /// The replica that is read has nothing more, and the leader of the stream has.
+    lags: bool,
 }
 
 /// Why a consumer is not read from any more.
@@ -66,7 +71,7 @@ impl ReaderTask {
         let mut begun = (self.feed.next(), 0);
         while !self.feed.has_ended() {
             let end = match self.start().await {
-                Ok((consumer, reading)) => self.follow(&consumer, reading).await,
+                Ok((consumer, reading)) => self.follow(&consumer, reading, self.patience(begun.1)).await,
                 Err(end) => end,
             };
             match end {
@@ -85,6 +90,13 @@ impl ReaderTask {
                 }
             }
         }
+    }
+
+    /// How long the server of a consumer may be silent: each failed start at a position doubles it, so that a large record
+    /// comes over a slow network, too.
+    fn patience(&self, failed: u32) -> Duration {
+        let doubled = silence::patience(self.server.settings.lease).saturating_mul(1 << failed.min(MAX_DOUBLINGS));
+        doubled.min(LONGEST_SILENCE)
     }
 
     /// Takes the next message if the client cannot read it and would stay at it for ever.
@@ -145,13 +157,29 @@ impl ReaderTask {
             ..Config::default()
         };
         let stream = naming::stream(&self.server.settings.prefix, &self.target.place.log, self.target.place.partition);
-        let consumer = self.server.context.create_consumer_on_stream(config, stream).await;
+        let making = self.server.context.create_consumer_on_stream(config, stream);
+        let consumer = timeout(silence::patience(self.server.settings.lease), making).await;
+        let consumer = consumer.map_err(|_| End::Again("no server makes a consumer".to_owned()))?;
         let consumer = consumer.map_err(|error| End::Again(told(&error)))?;
-        let reading = Reading { end: bounds.next, delivered: 0, is_beginning };
+        let mut reading = Reading { end: bounds.next, delivered: 0, is_beginning, lags: false };
         if consumer.cached_info().num_pending == 0 {
-            self.reach(&reading, bounds.next)?;
+            self.settle(&mut reading).await?;
         }
         Ok((consumer, reading))
+    }
+
+    /// The replica that is read has nothing more. It may lag behind the leader of the stream, which is asked: the end is
+    /// reached if the leader has no record before it, either.
+    async fn settle(&self, reading: &mut Reading) -> Result<(), End> {
+        let next = self.feed.next();
+        if next >= reading.end {
+            reading.lags = false;
+            return Ok(());
+        }
+        let stored = self.server.stored(&self.target.place, next, Instant::now() + LOOKS_FOR).await;
+        let stored = stored.map_err(|failure| End::Again(failure.into_error("read a log").to_string()))?;
+        reading.lags = lags(reading.end, stored.map(|stored| stored.position));
+        if reading.lags { Ok(()) } else { self.reach(reading, reading.end) }
     }
 
     /// Continues at a position: no records are below it.
@@ -167,7 +195,7 @@ impl ReaderTask {
         Ok(())
     }
 
-    async fn follow(&self, consumer: &Consumer, mut reading: Reading) -> End {
+    async fn follow(&self, consumer: &Consumer, mut reading: Reading, patience: Duration) -> End {
         let mut turns = self.server.turns.clone();
         turns.mark_unchanged();
         loop {
@@ -181,7 +209,7 @@ impl ReaderTask {
             // Asks for as much as there is room for, but at least for one record of any size.
             let max_bytes = self.feed.room().max(settings.max_record_bytes + SPARE_BYTES);
             let records = BATCH.min(settings.max_ahead);
-            let mut pull = match Pull::begin(&self.server, consumer, records, max_bytes).await {
+            let mut pull = match Pull::begin(&self.server, consumer, records, max_bytes, patience).await {
                 Ok(pull) => pull,
                 Err(error) => return End::Again(error.to_string()),
             };
@@ -189,6 +217,10 @@ impl ReaderTask {
                 let next = tokio::select! {
                     next = pull.next(&self.server) => next,
                     _ = turns.changed() => return End::Again("the connection has changed".to_owned()),
+                    () = sleep(AGAIN_AFTER), if reading.lags => match self.settle(&mut reading).await {
+                        Ok(()) => continue,
+                        Err(end) => return end,
+                    },
                     () = self.room.notified() => {
                         if self.feed.has_ended() {
                             return End::Done;
@@ -198,7 +230,7 @@ impl ReaderTask {
                 };
                 match next {
                     None => break,
-                    Some(Ok(message)) => match self.put(&message, &mut reading) {
+                    Some(Ok(message)) => match self.put(&message, &mut reading).await {
                         Ok(()) => {}
                         Err(end) => return end,
                     },
@@ -208,7 +240,7 @@ impl ReaderTask {
         }
     }
 
-    fn put(&self, message: &Message, reading: &mut Reading) -> Result<(), End> {
+    async fn put(&self, message: &Message, reading: &mut Reading) -> Result<(), End> {
         let info = message.info().map_err(|error| End::Again(error.to_string()))?;
         reading.delivered += 1;
         if info.consumer_sequence != reading.delivered {
@@ -224,10 +256,29 @@ impl ReaderTask {
             }
             None => self.feed.pass(position.next()),
         }
-        if info.pending == 0 && self.feed.next() < reading.end {
-            self.reach(reading, reading.end)?;
+        if info.pending == 0 {
+            self.settle(reading).await?;
         }
         self.feed.wake();
         Ok(())
+    }
+}
+
+/// Whether a replica without further records lags behind the leader of the stream, which has its next record there. `end` is
+/// where the leader's log ended when the reading began.
+fn lags(end: Position, leaders_next: Option<Position>) -> bool {
+    leaders_next.is_some_and(|next| next < end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_without_records_that_the_leader_has_lags() {
+        let end = Position(9);
+        assert!(lags(end, Some(Position(7))));
+        assert!(!lags(end, Some(end)), "this record came after the reading began");
+        assert!(!lags(end, None), "the rest was trimmed, or replaced by a newer record of its key");
     }
 }

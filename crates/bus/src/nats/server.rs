@@ -9,17 +9,24 @@ use async_nats::Client;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{GetStreamError, RequestErrorKind};
 use async_nats::jetstream::stream::{RawMessageError, RawMessageErrorKind};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at};
 
 use super::copies::Copies;
 use super::naming;
+use super::standing::{Before, Standings};
 use crate::backend::Target;
 use crate::{Bounds, BusError, Keep, LogPartition, LogSpec, Partition, Position, Settings, Writers};
 
 /// How long is waited before something is tried again that failed though the servers are there.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often a request without an answer is sent again. An election of a leader drops the requests before it.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long the servers have to say that a stream is gone.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
 /// JetStream's number for a stream that is not there.
 const STREAM_NOT_FOUND: u64 = 10_059;
 /// JetStream's number for a stream that is there already.
@@ -52,12 +59,22 @@ pub(super) struct Server {
     /// How many servers the configuration names.
     pub(super) named: usize,
     pub(super) copies: Arc<Copies>,
+    /// The confirmed records, by which answers of servers are judged.
+    pub(super) standings: Arc<Standings>,
 }
 
 /// Why a request failed that reached the servers, or did not.
 pub(super) enum Failure {
     Bus(BusError),
     Refused { code: u64, reason: String },
+}
+
+/// The end of a request.
+enum Answer {
+    /// A server has answered.
+    Given(Value),
+    /// None has, for this reason.
+    Missing(String),
 }
 
 impl Failure {
@@ -134,9 +151,8 @@ impl Server {
     pub(super) async fn ask(&self, deadline: Instant, subject: String, body: &Value) -> Result<Value, Failure> {
         loop {
             self.connected(deadline).await.map_err(Failure::Bus)?;
-            let answer: Result<Value, _> = self.context.request(subject.clone(), body).await;
-            let reason = match answer {
-                Ok(mut answer) => match answer.get_mut("error").map(Value::take) {
+            let reason = match self.ask_once(deadline, &subject, body).await? {
+                Answer::Given(mut answer) => match answer.get_mut("error").map(Value::take) {
                     None => return Ok(answer),
                     // The servers are there, and have not agreed on who answers.
                     Some(error) if error["code"] == 503 => error["description"].to_string(),
@@ -146,7 +162,7 @@ impl Server {
                         return Err(Failure::Refused { code, reason });
                     }
                 },
-                Err(error) => told(&error),
+                Answer::Missing(reason) => reason,
             };
             if Instant::now() >= deadline {
                 return Err(Failure::Bus(self.away(format!("JetStream does not answer: {reason}"))));
@@ -155,15 +171,49 @@ impl Server {
         }
     }
 
-    /// The state of a partition's stream.
+    /// The first answer to a request, which is sent again and again: a server that begins to lead does not answer earlier
+    /// requests. The requests may come in any number.
+    async fn ask_once(&self, deadline: Instant, subject: &str, body: &Value) -> Result<Answer, Failure> {
+        let mut turns = self.turns.clone();
+        turns.mark_unchanged();
+        let request = || self.context.request::<_, _, Value>(subject.to_owned(), body);
+        let mut asked = FuturesUnordered::new();
+        loop {
+            asked.push(request());
+            tokio::select! {
+                Some(answer) = asked.next() => return Ok(match answer {
+                    Ok(answer) => Answer::Given(answer),
+                    Err(error) => Answer::Missing(told(&error)),
+                }),
+                changed = turns.changed() => {
+                    changed.map_err(|_| Failure::Bus(BusError::Stopped))?;
+                    return Ok(Answer::Missing("the connection has changed".to_owned()));
+                }
+                () = sleep_until((Instant::now() + ASK_EVERY).min(deadline).into()) => {}
+            }
+            if Instant::now() >= deadline {
+                return Ok(Answer::Missing("no answer".to_owned()));
+            }
+        }
+    }
+
+    /// The state of a partition's stream, as soon as the servers have a valid one.
     pub(super) async fn info(&self, place: &LogPartition, deadline: Instant) -> Result<Value, Failure> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
-        self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await
+        loop {
+            let before = self.standings.before(place);
+            let info = self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await?;
+            let Err(reason) = self.standings.take(place, before, &info) else { return Ok(info) };
+            if Instant::now() >= deadline {
+                return Err(Failure::Bus(self.away(format!("the stream {stream} is not complete: {reason}"))));
+            }
+            sleep(AGAIN_AFTER).await;
+        }
     }
 
     /// Whether the servers say for certain that a partition's stream is gone.
     pub(super) async fn is_gone(&self, place: &LogPartition) -> bool {
-        let info = self.info(place, Instant::now() + AGAIN_AFTER).await;
+        let info = self.info(place, Instant::now() + GONE_WITHIN).await;
         matches!(info, Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }))
     }
 
@@ -203,6 +253,8 @@ impl Server {
                 match made {
                     Ok(made) => {
                         self.look_at_copies(&made);
+                        // A stream that is new has lost nothing.
+                        let _ = self.standings.take(place, Before::default(), &made);
                         return Ok(());
                     }
                     Err(Failure::Refused { code: STREAM_EXISTS, .. }) => self.info(place, deadline).await?,

@@ -55,6 +55,7 @@ impl Outages for Nats {
 mod reading;
 mod servers;
 mod several;
+mod silent;
 mod strangers;
 mod wiped;
 

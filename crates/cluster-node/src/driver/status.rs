@@ -191,10 +191,11 @@ impl Shared {
         self.state().standpoint = standpoint;
     }
 
-    /// The partitions that the node should serve: the table, and whether there is a lease.
+    /// The partitions that the node should serve: the table, and whether it is of this life, which has a lease. A life
+    /// that waits for its first table has nothing to serve, and another one would wait as well.
     pub(super) fn meant(&self) -> (Table, bool) {
         let state = self.state();
-        (state.standpoint.table.clone(), state.has_lease())
+        (state.standpoint.table.clone(), state.standpoint.member && state.has_lease())
     }
 
     pub(super) fn set_watched(&self, difference: PartitionDifference) {

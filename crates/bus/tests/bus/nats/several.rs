@@ -62,6 +62,31 @@ fn three_servers_keep_three_copies_without_being_asked() {
     assert_eq!(reader.take(1).unwrap().iter().map(text).collect::<Vec<_>>(), ["kept"]);
 }
 
+/// A record, and how many of them a server misses: enough that it needs a while to get them.
+const RECORD_BYTES: usize = 50_000;
+const MISSED: u64 = 1_000;
+/// Readers that begin meanwhile. A third of them reads at the server that lags.
+const READERS: usize = 30;
+
+#[test]
+fn a_reader_at_a_replica_that_lags_misses_nothing() {
+    let mut servers = three();
+    let client = Client(servers[0].bus());
+    create(&client);
+    let (log, place) = (LogSpec::fenced(log("fenced"), 1), place("fenced", 0));
+    client.create(log).unwrap();
+    servers[2].kill();
+    let epoch = client.own(&place);
+    let append = || client.begin(&place, Append::new(vec![7; RECORD_BYTES]).by(epoch)).unwrap();
+    let appended: Vec<_> = (0..MISSED).map(|_| append()).collect();
+    let last = appended.into_iter().map(|outcome| outcome.wait().unwrap()).last().unwrap();
+    servers[2].resume();
+    let mut readers: Vec<_> = (0..READERS).map(|_| client.reader(&place, last)).collect();
+    for reader in &mut readers {
+        assert_eq!(reader.take(1).map(|records| records[0].position), Ok(last));
+    }
+}
+
 #[test]
 fn one_server_keeps_one_copy() {
     let server = Nats::start();
