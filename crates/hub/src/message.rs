@@ -54,6 +54,7 @@ fn split_at_blank(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A message from a topic.
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// Its id: of the broker, or made up where the broker gives none.

@@ -60,7 +60,7 @@ impl OutgoingMessage {
     pub(crate) fn write_head(&self, out: &mut Vec<u8>) {
         out.put_u16(self.message.tenant.0);
         out.put_bytes(self.client_id.as_bytes());
-        out.put_u8(u8::from(self.sent.is_some()) * SENT | u8::from(self.is_of_broker) * OF_BROKER);
+        out.put_u8((u8::from(self.sent.is_some()) * SENT) | (u8::from(self.is_of_broker) * OF_BROKER));
         if let Some((name, covered)) = self.sent {
             name.write(out);
             covered.write(out);

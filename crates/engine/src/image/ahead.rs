@@ -251,7 +251,9 @@ mod tests {
     fn queue(numbers: &[u64]) -> QueueAhead {
         let stored = StoredSession(std::num::NonZeroU64::MIN);
         let mut queue = QueueAhead { transfer: 1, session: 2, stored, numbers: Vec::new() };
-        numbers.iter().for_each(|number| queue.add(*number));
+        for number in numbers {
+            queue.add(*number);
+        }
         queue
     }
 

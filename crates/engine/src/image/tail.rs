@@ -78,7 +78,9 @@ pub(crate) fn put_tail(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, sent: O
     let queued: Vec<u64> = flow.queue.iter().map(|delivery| delivery.number).collect();
     for numbers in [in_flight, queued] {
         out.put_u32(numbers.len() as u32);
-        numbers.into_iter().for_each(|number| out.put_u64(number));
+        for number in numbers {
+            out.put_u64(number);
+        }
     }
     out.put_u32(messages);
     for delivery in later() {

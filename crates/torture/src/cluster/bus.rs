@@ -39,10 +39,9 @@ impl NatsServer {
         );
         if all.len() > 1 {
             let routes: Vec<_> = all.iter().map(|other| format!("\"nats://127.0.0.1:{}\"", other.route)).collect();
-            text += &format!(
-                "server_name: {name}\ncluster {{ name: torture, listen: \"127.0.0.1:{route}\", no_advertise: true, routes: [{}] }}\n",
-                routes.join(", ")
-            );
+            let routes = routes.join(", ");
+            let listen = format!("listen: \"127.0.0.1:{route}\", no_advertise: true, routes: [{routes}]");
+            text = format!("{text}server_name: {name}\ncluster {{ name: torture, {listen} }}\n");
         }
         std::fs::write(&path, text).map_err(Failure::file("writing", &path))
     }

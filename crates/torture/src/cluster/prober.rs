@@ -240,7 +240,7 @@ impl Probe {
 fn turn_of((partition, partitions): (usize, usize), (node, nodes): (usize, usize)) -> Duration {
     let cycle = PERIOD * nodes.max(1) as u32;
     let place = cycle * partition as u32 / partitions.max(1) as u32 + PERIOD * node as u32;
-    if place < cycle { place } else { place - cycle }
+    place.checked_sub(cycle).unwrap_or(place)
 }
 
 /// The first turn after `now` of a probe whose turns come a cycle apart.

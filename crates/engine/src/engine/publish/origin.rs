@@ -30,7 +30,7 @@ impl PublishPipeline<'_> {
         {
             return ORIGIN_PROPERTY;
         }
-        let is_own = state.connections.get(key).is_some_and(|connection| connection.is_own());
+        let is_own = state.connections.get(key).is_some_and(crate::connection::Connection::is_own);
         let session = session.and_then(|session| state.sessions.get(session.0));
         let is_relay = session.is_some_and(|session| {
             state.settings.hub_relays.iter().any(|pattern| matches_client(pattern, &session.client_id))

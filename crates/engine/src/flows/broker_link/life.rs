@@ -79,7 +79,9 @@ impl BrokerLinking<'_> {
         if !draining {
             self.groups.announce_presence(self.state, self.links, session, true);
         }
-        if !session_present {
+        if session_present {
+            self.send_unpassed_again(now, key);
+        } else {
             if let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) {
                 // The messages that members ask about are lost.
                 broker_link.questions.clear();
@@ -87,8 +89,6 @@ impl BrokerLinking<'_> {
             // A broker that has forgotten the orchestrator has forgotten its messages as well. While the session has no
             // connection, messages that are dealt again are queued and sent below, once.
             self.start_again(now, key);
-        } else {
-            self.send_unpassed_again(now, key);
         }
         if !draining {
             dealing!(self).keep_order(now);

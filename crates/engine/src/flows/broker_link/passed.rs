@@ -51,15 +51,12 @@ impl BrokerLinking<'_> {
         for mut question in questions {
             let awaited = question.awaited.remaining_for_another(brokers, now, self.state, own);
             let Some(broker_link) = brokers.all.get_mut(&key) else { return };
-            match awaited {
-                Some(awaited) => {
-                    question.awaited = awaited;
-                    broker_link.questions.push(question);
-                }
-                None => {
-                    let answer = FleetWord::Passed { round: question.number, broker: &broker_link.name };
-                    self.links.send(question.from, Record::Fleet(answer));
-                }
+            if let Some(awaited) = awaited {
+                question.awaited = awaited;
+                broker_link.questions.push(question);
+            } else {
+                let answer = FleetWord::Passed { round: question.number, broker: &broker_link.name };
+                self.links.send(question.from, Record::Fleet(answer));
             }
         }
     }

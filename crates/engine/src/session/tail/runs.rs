@@ -72,7 +72,9 @@ impl Runs {
         // The open one is the last one.
         for run in closed.chain(&self.open) {
             out.put_u64(now.to_unix(run.expires_at));
-            [run.first, run.last, run.bytes].into_iter().for_each(|number| out.put_u64(number));
+            for number in [run.first, run.last, run.bytes] {
+                out.put_u64(number);
+            }
         }
         out.put_u32(self.gone.len() as u32);
         for (first, last) in &self.gone {
