@@ -224,7 +224,7 @@ mod tests {
             let (ends, busy) = (Ends(name, self.end.clone()), state(&permit));
             self.limit.spawn(permit, |permit| async move {
                 let _held = (permit, ends, busy);
-                pending().await;
+                pending::<()>().await;
             });
             true
         }
@@ -276,7 +276,7 @@ mod tests {
             let busy = permit.busy();
             tokio::time::sleep(Duration::from_secs(3)).await;
             drop(busy);
-            pending().await;
+            pending::<()>().await;
         });
         // The task has to run before its request is under way.
         tokio::task::yield_now().await;

@@ -33,7 +33,7 @@ struct Words(BTreeMap<String, Inquiry>);
 
 impl Words {
     /// The nodes to ask now, of these with their incarnations. They count as asked; the words of others are forgotten.
-    fn to_ask(&mut self, now: Duration, nodes: &BTreeMap<String, u64>) -> Vec<String> {
+    fn take_due(&mut self, now: Duration, nodes: &BTreeMap<String, u64>) -> Vec<String> {
         self.0.retain(|name, inquiry| nodes.get(name) == Some(&inquiry.incarnation));
         for (name, incarnation) in nodes {
             let first = || Inquiry { incarnation: *incarnation, asked: None, due: now, serves: true };
@@ -112,7 +112,7 @@ impl Inquirer {
             words.take(now, name, served);
             false
         });
-        for name in words.to_ask(now, nodes) {
+        for name in words.take_due(now, nodes) {
             let asked = NodeName::new(&name).ok().and_then(|name| node.ask_node(&name, vec![SERVED_QUESTION]).ok());
             if let Some(answer) = asked {
                 self.0.insert(name, answer);
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn a_node_that_says_that_it_serves_none_is_not_believed() {
         let (mut words, nodes) = (Words::default(), of(&[("a", 1), ("b", 1)]));
-        assert_eq!(words.to_ask(START, &nodes), ["a", "b"]);
+        assert_eq!(words.take_due(START, &nodes), ["a", "b"]);
         assert!(words.believes("a", 1) && words.believes("b", 1), "they have not answered yet");
         words.take(START, "a", Some(0));
         words.take(START, "b", Some(512));
         assert!(!words.believes("a", 1) && words.believes("b", 1));
-        assert!(words.to_ask(START, &nodes).is_empty(), "they were asked a moment ago");
-        assert_eq!(words.to_ask(START + PAUSE, &nodes), ["a", "b"]);
+        assert!(words.take_due(START, &nodes).is_empty(), "they were asked a moment ago");
+        assert_eq!(words.take_due(START + PAUSE, &nodes), ["a", "b"]);
         words.take(START + PAUSE, "a", Some(1));
         assert!(words.believes("a", 1), "it serves again");
     }
@@ -159,13 +159,13 @@ mod tests {
     #[test]
     fn a_node_that_does_not_answer_in_time_is_not_believed() {
         let (mut words, nodes) = (Words::default(), of(&[("a", 1)]));
-        let _ = words.to_ask(START, &nodes);
+        let _ = words.take_due(START, &nodes);
         words.note_late(START + ANSWER_LIMIT);
         assert!(words.believes("a", 1));
         let late = START + ANSWER_LIMIT * 2;
         words.note_late(late);
         assert!(!words.believes("a", 1));
-        assert!(words.to_ask(late, &nodes).is_empty(), "its answer is still awaited");
+        assert!(words.take_due(late, &nodes).is_empty(), "its answer is still awaited");
         words.take(late, "a", Some(3));
         assert!(words.believes("a", 1), "it stood still, and continues");
     }
@@ -173,10 +173,10 @@ mod tests {
     #[test]
     fn another_life_is_asked_again() {
         let mut words = Words::default();
-        let _ = words.to_ask(START, &of(&[("a", 1)]));
+        let _ = words.take_due(START, &of(&[("a", 1)]));
         words.take(START, "a", Some(0));
         assert!(words.believes("a", 2), "the word was of another life");
-        assert_eq!(words.to_ask(START, &of(&[("a", 2)])), ["a"]);
+        assert_eq!(words.take_due(START, &of(&[("a", 2)])), ["a"]);
         assert!(words.believes("a", 2));
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(read_served(&write_served(512)), Some(512));
         assert_eq!(read_served(br#"{"Refused":"the question is not understood"}"#), None);
         let mut words = Words::default();
-        let _ = words.to_ask(START, &of(&[("a", 1)]));
+        let _ = words.take_due(START, &of(&[("a", 1)]));
         words.take(START, "a", None);
         assert!(words.believes("a", 1));
     }

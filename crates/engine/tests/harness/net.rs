@@ -34,6 +34,7 @@ use super::broker::FakeBroker;
 use super::store::Store;
 
 /// Everything beside the engines' own state.
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub(crate) struct Net {
     pub settings: Arc<Settings>,
     pub engines: Vec<Engine>,

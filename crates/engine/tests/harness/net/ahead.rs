@@ -7,6 +7,9 @@ use super::Net;
 /// Bytes of a piece, so that queues have several.
 const PIECE: usize = 2_000;
 
+/// A key and its value in a store.
+type Pair = (Vec<u8>, Vec<u8>);
+
 impl Net {
     /// Sends the ends of queues ahead for the next move, or the present one. Returns the number of messages.
     pub(crate) fn send_ahead(&mut self, from: usize, to: usize, partitions: Partitions, transfer: u64) -> usize {
@@ -41,7 +44,7 @@ impl Net {
         messages
     }
 
-    fn pairs_behind(&mut self, node: usize, queue: &LongQueue, number: u64) -> (Vec<(Vec<u8>, Vec<u8>)>, bool) {
+    fn pairs_behind(&mut self, node: usize, queue: &LongQueue, number: u64) -> (Vec<Pair>, bool) {
         let (from, to) = queue.keys_behind(number).expect("a stored session");
         let (mut pairs, mut bytes) = (Vec::new(), 0);
         for (key, value) in self.store.pairs_of_mut(node).range(from..to) {

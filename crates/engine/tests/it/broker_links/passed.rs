@@ -24,8 +24,8 @@ fn holder_of<'b>(brokers: &'b [Broker; 2], client: &Client, topic: &str) -> [&'b
 }
 
 /// The name by which the second member is known to a broker.
-fn second_at(broker: &Broker) -> Option<String> {
-    Some(format!("member-1-{}", broker.name()))
+fn second_at(broker: &Broker) -> String {
+    format!("member-1-{}", broker.name())
 }
 
 /// Bytes that the first member keeps.
@@ -53,7 +53,7 @@ fn a_dead_broker_costs_other_members_no_message() {
         other.taken();
         let before = settled(&world);
         let slow = second_at(holder);
-        holder.now(|ways| ways.holds_up = slow);
+        holder.now(|ways| ways.holds_up = Some(slow));
         for number in numbers() {
             here.publish(message("t", &number).qos(qos));
         }
@@ -78,7 +78,7 @@ fn a_broker_that_returns_without_messages_gets_them_again() {
     holder.save();
     let before = settled(&world);
     let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = slow);
+    holder.now(|ways| ways.holds_up = Some(slow));
     for number in numbers() {
         here.publish(message("t", &number).qos(ExactlyOnce));
     }
@@ -120,7 +120,7 @@ fn messages_are_kept_for_a_member_for_a_bounded_time() {
     world.advance(seconds(1));
     other.taken();
     let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = slow);
+    holder.now(|ways| ways.holds_up = Some(slow));
     here.publish(message("t", "x").qos1());
     holder.drain().expect("another broker");
     world.advance(seconds(30));
@@ -138,7 +138,7 @@ fn few_messages_are_kept_for_a_member_that_does_not_answer() {
     other.taken();
     let before = settled(&world);
     let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = slow);
+    holder.now(|ways| ways.holds_up = Some(slow));
     for _ in 0..2_000 {
         here.publish_later(message("t", "x").qos1());
     }
@@ -161,7 +161,7 @@ fn a_message_is_kept_while_a_member_has_no_link() {
     other.taken();
     settled(&world);
     let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = slow);
+    holder.now(|ways| ways.holds_up = Some(slow));
     world.break_link(0, 1, 0);
     world.run();
     here.publish(message("t", "x").qos(ExactlyOnce));
