@@ -51,6 +51,9 @@ enum Action {
         /// The reason, for readers of the list
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         admin: AdminArgs,
     },
@@ -58,6 +61,9 @@ enum Action {
     Remove {
         #[command(flatten)]
         target: Target,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         admin: AdminArgs,
     },
@@ -140,7 +146,7 @@ pub fn run(args: &Args) -> Exit {
             let text = if *json { json_line(&answer) } else { list(&answer) };
             (text, answer.unreachable)
         }),
-        Action::Add { target, length, reason, admin } => {
+        Action::Add { target, length, reason, json, admin } => {
             let request = BanRequest {
                 target: target.asked(),
                 tenant: target.tenant(),
@@ -150,14 +156,18 @@ pub fn run(args: &Args) -> Exit {
             admin.send(&request).map(|answer| {
                 let (kind, name) = target.named();
                 let text = format!("banned {kind} {}; connections closed: {}\n", shown(name), answer.closed);
+                let text = if *json { json_line(&answer) } else { text };
                 (text, answer.unreachable)
             })
         }
-        Action::Remove { target, admin } => {
+        Action::Remove { target, json, admin } => {
             let (kind, name) = target.named();
             let text = format!("the ban of {kind} {} has ended\n", shown(name));
             let request = UnbanRequest { target: target.asked(), tenant: target.tenant() };
-            admin.send(&request).map(|answer| (text, answer.unreachable))
+            admin.send(&request).map(|answer| {
+                let text = if *json { json_line(&answer) } else { text };
+                (text, answer.unreachable)
+            })
         }
     };
     match done {

@@ -1,11 +1,11 @@
-//! `tidegate drain`: sends an orchestrator's clients elsewhere and waits until it may go.
+//! `tidegate drain`: sends the clients of an orchestrator or a broker elsewhere and waits until it may go.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use tidegate_admin::cluster::{ClusterStatus, GetCluster, SetShare};
-use tidegate_admin::{ClientError, DrainRequest, GetDrain};
+use tidegate_admin::{ClientError, DrainRequest, EndDrain, GetDrain};
 
 use crate::admin_client::{AdminArgs, AdminError};
 use tidegate_terminal::{Exit, print_and_exit, report};
@@ -16,13 +16,18 @@ Examples:
   tidegate drain                                     of the orchestrator on this machine
   tidegate drain --per-second 100 --limit 5m
   tidegate drain --token-file /etc/tidegate/token --server-reference mqtt.example.com:1883
+  tidegate drain --end                               takes clients again
 
 A member of a cluster first hands its partitions over to other members that take some. Then the
 orchestrator takes no new clients, sends MQTT 5 clients to the server reference (0x9C) and closes the
-others, at a limited rate per second. The command ends with exit code 0 when no client is left and nothing is
+others, at a limited rate per second. A broker without an orchestrator does the same with its clients. It takes
+clients again after `--end` or a restart. The command ends with exit code 0 when no client is left and nothing is
 owed but messages in the store for clients that are away, and with 1 after the limit. It may be
 repeated, also while another command drains the same orchestrator. A preStop hook of Kubernetes can
 call it. More: docs/kubernetes.md.";
+
+/// The end of the answer: the state that a drain leaves behind.
+const REFUSING: &str = "new clients are refused until `tidegate drain --end` or a restart";
 
 /// Time between two questions how far it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -31,7 +36,7 @@ const MAX_SILENCE: u32 = 5;
 
 /// The flags of `tidegate drain`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(about = "Send the clients of an orchestrator elsewhere and wait until it owes nothing", after_help = EXAMPLES)]
+#[command(about = "Send the clients of an orchestrator or a broker elsewhere and wait until it owes nothing", after_help = EXAMPLES)]
 pub struct Args {
     /// Clients that are sent away per second
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -45,12 +50,25 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::read_flag)]
     limit: Duration,
 
+    /// End the drain: clients are taken again, and a member of a cluster takes partitions again
+    #[arg(long, conflicts_with_all = ["per_second", "server_reference", "limit"])]
+    end: bool,
+
     #[command(flatten)]
     admin: AdminArgs,
 }
 
-/// Hands over partitions, drains, and waits.
+/// Hands over partitions, drains, and waits; or ends a drain.
 pub fn run(args: &Args) -> Exit {
+    if args.end {
+        return match end(&args.admin) {
+            Ok(()) => print_and_exit("the drain has ended; clients are taken again\n", Exit::Ok),
+            Err(error) => {
+                report(&error);
+                Exit::Failure
+            }
+        };
+    }
     let until = Instant::now().checked_add(args.limit);
     let begun = args.admin.send(&GetDrain);
     if let Err(error) = begun {
@@ -61,6 +79,24 @@ pub fn run(args: &Args) -> Exit {
         return failure;
     }
     drain(args, until)
+}
+
+/// Ends a drain; a member that was handing over its partitions takes some again.
+fn end(admin: &AdminArgs) -> Result<(), AdminError> {
+    admin.send(&EndDrain)?;
+    if cluster(admin)?.is_some_and(|status| status.member && status.leaving) {
+        admin.send(&SetShare { wanted: true })?;
+    }
+    Ok(())
+}
+
+/// The state of the cluster, if there is one.
+fn cluster(admin: &AdminArgs) -> Result<Option<ClusterStatus>, AdminError> {
+    match admin.send(&GetCluster) {
+        Ok(status) => Ok(Some(status)),
+        Err(AdminError::Client(ClientError::Refused { status: 404 | 409, .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Asks the member to hand over its partitions, and waits until it has none: a drained member would refuse their clients.
@@ -90,11 +126,7 @@ fn hand_over(args: &Args, until: Option<Instant>) -> Result<(), Exit> {
 
 /// Asks a member to hand over its partitions. Returns the rest to hand over.
 fn ask_to_hand_over(admin: &AdminArgs) -> Result<Option<String>, AdminError> {
-    let status = match admin.send(&GetCluster) {
-        Ok(status) => status,
-        Err(AdminError::Client(ClientError::Refused { status: 404 | 409, .. })) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(status) = cluster(admin)? else { return Ok(None) };
     // A manager that does not know of the removal yet may have asked for the opposite meanwhile.
     if status.member && !status.leaving {
         admin.send(&SetShare { wanted: false })?;
@@ -140,9 +172,13 @@ fn wait(args: &Args, until: Option<Instant>) -> Exit {
     let (_never, nothing) = mpsc::channel::<()>();
     loop {
         match args.admin.send(&GetDrain) {
-            Ok(left) if left.is_drained() && left.kept == 0 => return print_and_exit("drained\n", Exit::Ok),
+            Ok(left) if left.is_drained() && left.kept == 0 => {
+                return print_and_exit(&format!("drained; {REFUSING}\n"), Exit::Ok);
+            }
             Ok(left) if left.is_drained() => {
-                let text = format!("drained; {} messages stay in the store for clients that are away\n", left.kept);
+                let kept = left.kept;
+                let text =
+                    format!("drained; {kept} messages stay in the store for clients that are away; {REFUSING}\n");
                 return print_and_exit(&text, Exit::Ok);
             }
             Ok(left) if until.is_some_and(|until| Instant::now() >= until) => {

@@ -71,11 +71,25 @@ pub fn shown_line<'a>(before: impl DoubleEndedIterator<Item = &'a str>, line: &s
 }
 
 /// Parts of the names of keys for secrets, in the spellings of other programs.
-const SECRET_NAMES: [&str; 4] = ["password", "passwort", "secret", "token"];
+const SECRET_NAMES: [&str; 13] = [
+    "passw",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "apikey",
+    "privatekey",
+    "accesskey",
+    "authkey",
+    "psk",
+    "bearer",
+];
 
 /// Whether a key that does not exist looks like one of a secret.
 fn is_of_secret(name: &str) -> bool {
-    let name = name.to_lowercase();
+    let name: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
@@ -126,6 +140,10 @@ mod tests {
         assert_eq!(shown("", "--set orchestrator.brokers=secret"), "--set orchestrator.brokers= ***");
         assert_eq!(shown("", "Password = \"x\""), "Password = ***", "no key here");
         assert_eq!(shown("", "--set bridge.0.password=x"), "--set bridge.0.password= ***");
+        for key in ["passphrase", "api_key", "ApiKey", "passwd", "credentials", "private-key", "PWD", "Passwort"] {
+            assert_eq!(shown_line("".lines(), &format!("{key} = \"x\"")), format!("{key} = ***"));
+        }
+        assert_eq!(shown("", "key_seconds = 5"), "key_seconds = 5");
         assert_eq!(shown("", "password_file = \"x\""), "password_file = \"x\"");
         assert_eq!(shown("", "max_messages = 5"), "max_messages = 5");
         assert_eq!(shown("[auth]\nurl = \"http://h/\n", "token=secret\""), "***");

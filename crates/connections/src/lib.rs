@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 /// The limit of connections of a listener.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ struct Shared {
 #[derive(Debug)]
 struct Task {
     standing: Arc<Standing>,
-    handle: AbortHandle,
+    /// `None` until its task has been started.
+    handle: Option<JoinHandle<()>>,
 }
 
 /// The parts of a connection that decide whether it makes room.
@@ -61,6 +62,14 @@ struct Held {
 #[derive(Debug)]
 pub struct Busy(ConnectionPermit);
 
+/// Bytes of an answer. Their request is under way until they are dropped, so until they are written where the server
+/// writes them without a copy.
+#[derive(Debug)]
+pub struct AnswerBytes<T> {
+    bytes: T,
+    _busy: Busy,
+}
+
 impl Shared {
     fn tasks(&self) -> MutexGuard<'_, BTreeMap<u64, Task>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,16 +79,17 @@ impl Shared {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Removes the connection that makes room for another one, if there is one.
-    fn take_silent(&self) -> Option<Task> {
+    /// Removes the connection that makes room for another one, if there is one, and returns its task.
+    fn take_silent(&self) -> Option<JoinHandle<()>> {
         let mut tasks = self.tasks();
-        let silent = |task: &Task| task.standing.busy.load(Ordering::Relaxed) == 0 && !task.handle.is_finished();
+        let runs = |task: &Task| task.handle.as_ref().is_some_and(|handle| !handle.is_finished());
+        let silent = |task: &Task| task.standing.busy.load(Ordering::Relaxed) == 0 && runs(task);
         let rank = |task: &Task| {
             (task.standing.is_proven.load(Ordering::Relaxed), task.standing.silent_since.load(Ordering::Relaxed))
         };
         let found = tasks.iter().filter(|(_, task)| silent(task)).min_by_key(|(_, task)| rank(task));
         let number = found.map(|(number, _)| *number)?;
-        tasks.remove(&number)
+        tasks.remove(&number)?.handle
     }
 }
 
@@ -94,13 +104,16 @@ impl ConnectionLimit {
     /// A place for a new connection. At the limit, it is that of a connection without a request under way, which is
     /// closed; `None` if all have a request under way.
     pub async fn try_admit(&self) -> Option<ConnectionPermit> {
-        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
-            return Some(self.hold(permit));
+        loop {
+            if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+                return Some(self.hold(permit));
+            }
+            let silent = self.shared.take_silent()?;
+            silent.abort();
+            // Its place is free then, unless another connection has got it, or a request has begun on another thread
+            // meanwhile and keeps it.
+            let _ = silent.await;
         }
-        self.shared.take_silent()?.handle.abort();
-        // Its task has the only clone of its permit, and is dropped when the runtime runs next. The wait begins before
-        // that, so the place cannot go to another connection.
-        Arc::clone(&self.free).acquire_owned().await.ok().map(|permit| self.hold(permit))
     }
 
     /// A place for a new connection, like [`ConnectionLimit::try_admit`]. While all have a request under way, it waits.
@@ -137,10 +150,13 @@ impl ConnectionLimit {
         F: Future<Output = ()> + Send + 'static,
     {
         let (number, standing) = (permit.0.number, Arc::clone(&permit.0.standing));
-        // A task on another thread that ends at once waits for the lock, so its entry does not outlive it.
-        let mut tasks = self.shared.tasks();
-        let handle = tokio::spawn(serve(permit)).abort_handle();
-        tasks.insert(number, Task { standing, handle });
+        // Before the task, which removes the entry when it ends, and without the lock around its start: a runtime that is
+        // shut down drops it there.
+        self.shared.tasks().insert(number, Task { standing, handle: None });
+        let handle = tokio::spawn(serve(permit));
+        if let Some(task) = self.shared.tasks().get_mut(&number) {
+            task.handle = Some(handle);
+        }
     }
 
     /// Waits until no connection is open.
@@ -163,12 +179,30 @@ impl ConnectionPermit {
     pub fn prove(&self) {
         self.0.standing.is_proven.store(true, Ordering::Relaxed);
     }
+
+    /// Whether the client has proven who it is.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.0.standing.is_proven.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for AnswerBytes<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
 }
 
 impl Busy {
     /// The client has proven who it is, see [`ConnectionPermit::prove`].
     pub fn prove(&self) {
         self.0.prove();
+    }
+
+    /// Bytes of an answer whose request stays under way until they are dropped.
+    #[must_use]
+    pub fn answer_bytes<T>(&self, bytes: T) -> AnswerBytes<T> {
+        AnswerBytes { bytes, _busy: self.0.busy() }
     }
 }
 
@@ -286,6 +320,34 @@ mod tests {
         drop(permit);
         limit.emptied().await;
         assert!(limit.shared.tasks().is_empty());
+    }
+
+    #[test]
+    fn a_runtime_that_is_shut_down_frees_the_place() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let limit = ConnectionLimit::new(1);
+        let permit = runtime.block_on(limit.try_admit()).unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let _inside = handle.enter();
+        limit.spawn(permit, |permit| async move { drop(permit) });
+        assert!(limit.shared.tasks().is_empty());
+        assert_eq!(limit.free.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn bytes_of_an_answer_keep_their_connection() {
+        let world = World::new(1);
+        let permit = world.limit.try_admit().await.unwrap();
+        let bytes = permit.busy().answer_bytes(b"answer");
+        world.limit.spawn(permit, |permit| async move {
+            let _permit = permit;
+            pending().await
+        });
+        assert!(!world.open("b", |_| None).await, "the answer is not written");
+        assert_eq!(bytes.as_ref(), b"answer");
+        drop(bytes);
+        assert!(world.open("b", |_| None).await);
     }
 
     #[tokio::test]

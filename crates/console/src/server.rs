@@ -2,17 +2,21 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::{Extension, Router};
+use hyper::Response;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tidegate_connections::{ConnectionLimit, ConnectionPermit};
+use tidegate_connections::{Busy, ConnectionLimit, ConnectionPermit};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -168,6 +172,34 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
     }
 }
 
+/// The body of an answer whose request is under way until its bytes are written.
+struct Written {
+    body: axum::body::Body,
+    busy: Busy,
+}
+
+impl Body for Written {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let next = Pin::new(&mut self.body).poll_frame(context);
+        let kept = |bytes| Bytes::from_owner(self.busy.answer_bytes(bytes));
+        next.map(|next| next.map(|frame| frame.map(|frame| frame.map_data(kept))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Answers the requests of one connection, until it ends or has lived long enough.
 async fn serve(
     stream: TcpStream,
@@ -179,11 +211,7 @@ async fn serve(
     let service = service_fn(move |request| {
         let busy = permit.busy();
         let answer = router.call(request);
-        async move {
-            let answer = answer.await;
-            drop(busy);
-            answer
-        }
+        async move { answer.await.map(|answer: Response<axum::body::Body>| answer.map(|body| Written { body, busy })) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -133,7 +134,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
     }
 }
 
-/// Answers a request; a stream of events counts as under way until it ends.
+/// Answers a request, which counts as under way until its stream of events ends, or the answer to a client with a login
+/// is written. A client without one may be closed in the middle of an answer that it does not read.
 async fn answer(
     visitor: Arc<Visitor>,
     activity: Arc<Activity>,
@@ -142,8 +144,12 @@ async fn answer(
     let mut busy = activity.begin(&visitor.permit);
     let mut answer = visitor.answer(request).await;
     busy.answered();
-    if let Body::Events(events) = answer.body_mut() {
-        events.accompany(busy);
+    match answer.body_mut() {
+        Body::Events(events) => events.accompany(busy),
+        Body::Whole(Some(bytes)) if visitor.permit.is_proven() => {
+            *bytes = Bytes::from_owner(visitor.permit.busy().answer_bytes(std::mem::take(bytes)));
+        }
+        Body::Whole(_) => {}
     }
     Ok(answer)
 }

@@ -270,3 +270,29 @@ fn silent_connections_do_not_shut_clients_out() {
     drop(silent);
     listener.stop(Duration::from_secs(60));
 }
+
+#[test]
+fn a_full_listener_cuts_no_answer_that_is_being_read() {
+    /// More than the system holds for a socket.
+    const LENGTH: usize = 64 << 20;
+    let message = RetainedMessage { qos: 1, payload: vec![b'x'; LENGTH], ..RetainedMessage::default() };
+    let listener = listen(Broker { reason: 0, message: Some(message), seat: None });
+    let at = listener.addresses()[0].1;
+    let mut slow = TcpStream::connect(at).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    slow.write_all(format!("GET /topics/a HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    // The answer has begun, and waits for its reader.
+    let mut first = [0; 12];
+    slow.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let silent: Vec<_> = (0..3 * CONNECTIONS).map(|_| TcpStream::connect(at).unwrap()).collect();
+    // All silent ones were accepted before this one.
+    assert!(
+        ask(&listener, &format!("HEAD / HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n")).starts_with("http/")
+    );
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > LENGTH, "{} bytes", rest.len());
+    drop(silent);
+    listener.stop(Duration::from_secs(60));
+}

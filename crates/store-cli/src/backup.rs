@@ -8,6 +8,10 @@ use tidegate_terminal::{Exit, complain, report};
 
 use tidegate_identity::tenant_numbers;
 
+/// Files of a broker beside its store.
+pub(crate) const COMPANIONS: [&str; 4] =
+    [tenant_numbers::NAME, tidegate_meter::FILE, tidegate_meter::USERS_FILE, tidegate_meter::NAME_FILE];
+
 /// Copies a store, which a broker may use, into another directory.
 pub(crate) fn run(directory: &Path, target: &Path) -> Exit {
     match copy(directory, target) {
@@ -50,8 +54,7 @@ fn copy(directory: &Path, target: &Path) -> Result<BackupReport, Failed> {
         return Err(Failed::Inside { directory: path(directory), target: path(target) });
     }
     let copy = RealDisk::create(target).map_err(failed(target))?;
-    let others = [tenant_numbers::NAME, tidegate_meter::FILE, tidegate_meter::USERS_FILE, tidegate_meter::NAME_FILE];
-    backup(&source, &copy, &path(&origin), &others).map_err(|error| {
+    backup(&source, &copy, &path(&origin), &COMPANIONS).map_err(|error| {
         let at = match &error {
             BackupError::Source(_) | BackupError::Changes => directory,
             _ => target,

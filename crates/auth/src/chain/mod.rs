@@ -5,12 +5,13 @@ mod counters;
 mod differences;
 mod error;
 mod provider_set;
+mod turns;
 mod workers;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -29,6 +30,7 @@ pub use error::SettingsError;
 use cache::{Cache, CacheKey};
 use counters::Tally;
 use provider_set::ProviderSet;
+use turns::Turns;
 
 /// Takes the answer of a chain, on any thread.
 pub type Answer = Box<dyn FnOnce(Decision) + Send>;
@@ -63,7 +65,7 @@ struct Shared {
 /// Pending requests and remembered decisions.
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Job>,
+    queue: Turns,
     /// Who waits for which answer.
     waiting: HashMap<CacheKey, Vec<Waiter>>,
     /// How many wait in all.
@@ -180,7 +182,7 @@ impl Chain {
             return;
         }
         state.waiting.insert(key, vec![waiter]);
-        state.queue.push_back(Job { key, request, entered_ms });
+        state.queue.push(Job { key, request, entered_ms });
         drop(state);
         self.shared.wake.notify_one();
     }

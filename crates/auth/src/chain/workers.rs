@@ -45,7 +45,7 @@ fn work(shared: &Shared) {
 fn next(shared: &Shared) -> Option<Job> {
     let mut state = shared.lock();
     loop {
-        if let Some(job) = state.queue.pop_front() {
+        if let Some(job) = state.queue.pop() {
             return Some(job);
         }
         if shared.stopping.load(Ordering::Relaxed) {

@@ -42,6 +42,9 @@ pub(crate) use settings::{filters, overflow_rules};
 #[cfg(feature = "pipelines")]
 pub use way::Way;
 
+/// The folder of archives in the data directory.
+pub const ARCHIVES: &str = "hub";
+
 /// The beginning of client ids of the hub.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
 

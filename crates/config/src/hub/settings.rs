@@ -32,8 +32,6 @@ const BUS_WITHIN: Duration = Duration::from_secs(10);
 const USUAL_GROUP: &str = "tidegate";
 /// The end of the client id that publishes dead letters.
 const DEAD_LETTERS: &str = "dead-letters";
-/// The folder of archives in the data directory.
-const ARCHIVES: &str = "hub";
 
 impl Pipeline {
     /// The name of its tenant; empty for the default one.
@@ -257,7 +255,7 @@ pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(P
 fn archive_of(pipeline: &Pipeline, store: &Store) -> Option<ArchiveSettings> {
     let (Keep::For(max_age), Some(directory)) = (pipeline.keep, &store.directory) else { return None };
     // A pipeline may be named `..`; the folder `_..` is an ordinary one.
-    let folder = Path::new(directory).join(ARCHIVES).join(format!("_{}", pipeline.name));
+    let folder = Path::new(directory).join(super::ARCHIVES).join(format!("_{}", pipeline.name));
     Some(ArchiveSettings { folder, max_bytes: pipeline.max_bytes.0, max_age })
 }
 

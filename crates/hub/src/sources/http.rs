@@ -126,6 +126,8 @@ async fn serve(stream: TcpStream, hook: &Arc<Hook>, permit: &ConnectionPermit) {
         }
         async move {
             let answer = hook.answer(request).await;
+            // The system takes an answer of one line at once, unless its client reads none of them: then the connection
+            // may make room.
             drop(busy);
             Ok::<_, Infallible>(answer)
         }

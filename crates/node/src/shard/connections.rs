@@ -61,13 +61,16 @@ impl SocketCalls<'_> {
     }
 
     /// Closes the connection of this shard that has been silent for longest since it was accepted, so that another one
-    /// fits. Returns whether there was one.
+    /// fits. Returns whether there was one. None is closed while the engine refuses the other one in any case.
     pub(crate) fn make_room(&mut self) -> bool {
         self.close_stranger(None)
     }
 
     /// The same, among all connections or the connections of one listener.
     fn close_stranger(&mut self, listener: Option<ListenerId>) -> bool {
+        if self.shard.engine.questions().refuses_connections() {
+            return false;
+        }
         while let Some(key) = self.shard.strangers.take_oldest(listener) {
             if !self.shard.engine.control().close_unheard(key, Reason::TooManyConnections) {
                 continue;

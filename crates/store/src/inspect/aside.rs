@@ -16,7 +16,7 @@ pub(super) const ASIDE: &str = "import-unfinished";
 pub(super) const LOCK: &str = "LOCK";
 
 /// Reads lines as [`export`](super::export) writes them into a directory, which is made if it is not there. When that
-/// fails, the directory is as it was.
+/// fails, the directory is as it was. `companions` are files and directories that may be beside the store; they stay.
 ///
 /// # Errors
 /// As [`import`], and when the directory cannot be made, or another process uses it.
@@ -24,6 +24,7 @@ pub fn import_into(
     directory: &Path,
     input: &mut dyn BufRead,
     completeness: Completeness,
+    companions: &[&str],
 ) -> Result<ImportReport, ImportError> {
     let failed = |source| ImportError::Directory { directory: directory.to_owned(), source };
     let is_new = !directory.exists();
@@ -33,7 +34,7 @@ pub fn import_into(
         LockError::Held { holder } => ImportError::Open(OpenError::Locked { holder }),
         LockError::Io(source) => failed(source),
     })?;
-    let result = import_aside(&disk, input, completeness);
+    let result = import_aside(&disk, input, completeness, companions);
     if result.is_err() {
         // A leftover directory does no harm: an import begins by removing it.
         let _ = remove(&directory.join(ASIDE));
@@ -52,6 +53,7 @@ fn import_aside(
     disk: &RealDisk,
     input: &mut dyn BufRead,
     completeness: Completeness,
+    companions: &[&str],
 ) -> Result<ImportReport, ImportError> {
     let (directory, aside) = (disk.path(), disk.path().join(ASIDE));
     let failed = |source| ImportError::Directory { directory: directory.to_owned(), source };
@@ -59,7 +61,7 @@ fn import_aside(
     if names.iter().any(|name| super::is_ours(name)) {
         return Err(ImportError::NotEmpty);
     }
-    if let Some(file) = super::foreign(&names) {
+    if let Some(file) = super::foreign(&names, companions) {
         return Err(ImportError::Foreign { file: file.clone() });
     }
     remove(&aside).map_err(failed)?;

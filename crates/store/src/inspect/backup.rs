@@ -121,7 +121,7 @@ pub fn backup(
 ) -> Result<BackupReport, BackupError> {
     // Before the lock, which is a file.
     let there = names(target)?;
-    if let Some(file) = foreign(&there).filter(|_| !there.iter().any(|name| name == MARK || is_ours(name))) {
+    if let Some(file) = foreign(&there, &[]).filter(|_| !there.iter().any(|name| name == MARK || is_ours(name))) {
         return Err(BackupError::Foreign { file: file.clone() });
     }
     let _lock = lock(target)?;

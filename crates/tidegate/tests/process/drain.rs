@@ -32,10 +32,14 @@ fn an_orchestrator_is_left_by_its_clients_and_takes_no_new_ones() {
 
     let drain = || run(&["drain", "--admin", admin, "--token-file", &token, "--limit", "20s"]);
     let drained = drain();
-    assert_eq!((drained.code, drained.out.as_str(), drained.err.as_str()), (Some(0), "drained\n", ""));
+    assert_eq!((drained.code, drained.err.as_str()), (Some(0), ""));
+    assert_eq!(drained.out, "drained; new clients are refused until `tidegate drain --end` or a restart\n");
     assert_eq!(client.read(&mut [0]).unwrap(), 0, "closed");
     assert_eq!(orchestrator.get("/readyz"), ("503".to_owned(), "its clients are sent elsewhere\n".to_owned()));
     assert_eq!(drain().code, Some(0), "it may be repeated");
+    let ended = run(&["drain", "--end", "--admin", admin, "--token-file", &token]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "the drain has ended; clients are taken again\n"));
+    assert_eq!(orchestrator.get("/readyz").0, "200");
 }
 
 #[test]

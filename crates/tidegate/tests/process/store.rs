@@ -133,6 +133,25 @@ fn an_import_leaves_a_store_alone_that_is_there() {
 }
 
 #[test]
+fn an_import_takes_a_directory_with_the_files_beside_a_store() {
+    let folder = Folder::new();
+    let (data, copy) = (folder.file("data"), folder.file("copy"));
+    killed_with_state(&data);
+    let whole = run(&["store", "export", &data]).out;
+    std::fs::create_dir_all(format!("{copy}/hub")).unwrap();
+    let beside = ["tenants", "usage", "usage-users", "usage-name"];
+    for name in beside {
+        std::fs::write(format!("{copy}/{name}"), name).unwrap();
+    }
+    let imported = import(&copy, &whole);
+    assert_eq!(imported.code, Some(0), "{}", imported.err);
+    assert_eq!(run(&["store", "export", &copy]).out, whole);
+    for name in beside {
+        assert_eq!(std::fs::read_to_string(format!("{copy}/{name}")).unwrap(), name, "it stays");
+    }
+}
+
+#[test]
 fn an_export_that_was_cut_off_leaves_nothing_behind() {
     let folder = Folder::new();
     let data = folder.file("data");

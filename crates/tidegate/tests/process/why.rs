@@ -45,6 +45,10 @@ fn a_ban_is_added_felt_explained_listed_and_removed() {
     assert_eq!((removed.code, removed.out.as_str()), (Some(0), "the ban of client device has ended\n"));
     let again = run(&["ban", "remove", "client", "device", "--admin", admin]);
     assert_eq!((again.code, again.err.as_str()), (Some(1), "error: there is no such ban\n"));
+    let added = run(&["ban", "add", "client", "other", "--json", "--admin", admin]);
+    assert!(added.code == Some(0) && added.out.contains("\"closed\":0"), "{}", added.out);
+    let removed = run(&["ban", "remove", "client", "other", "--json", "--admin", admin]);
+    assert!(removed.code == Some(0) && removed.out.contains("\"removed\":true"), "{}", removed.out);
     assert_eq!(dial(&broker, "device").1, [0x20, 2, 0, 0]);
 }
 

@@ -47,6 +47,11 @@ impl ShardQuestions<'_> {
         self.engine.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
     }
 
+    /// Whether no client is let in now on any listener, since the broker stops or has no memory left.
+    pub fn refuses_connections(&self) -> bool {
+        self.engine.stopping || self.engine.state.memory.is_far_over_ceiling()
+    }
+
     /// Whether a listener has as many connections as it may have, so that the next one is refused.
     pub fn is_listener_full(&self, listener: ListenerId) -> bool {
         let open = self.engine.state.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
