@@ -31,7 +31,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
     let Config { hub, hub_sources: sources, sinks, pipelines, origins, .. } = config;
     let hub = HubSections { hub, sources, sinks, pipelines, origins };
     check_bus(findings, hub);
-    check_transactions(findings, hub);
+    check_transactions(findings, hub, config.orchestrator.enabled);
     circles::check(findings, hub);
     let mut names = BTreeSet::new();
     for (index, sink) in sinks.iter().enumerate() {
@@ -78,7 +78,7 @@ fn check_bus(findings: &mut Findings, hub: HubSections<'_>) {
 }
 
 /// A sink that writes exactly once has one process at a time.
-fn check_transactions(findings: &mut Findings, hub: HubSections<'_>) {
+fn check_transactions(findings: &mut Findings, hub: HubSections<'_>, is_orchestrator: bool) {
     for (index, sink) in hub.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
         check_marked(findings, hub, index, sink);
         let problem = if !matches!(sink.kind, SinkType::Kafka | SinkType::File) {
@@ -86,6 +86,12 @@ fn check_transactions(findings: &mut Findings, hub: HubSections<'_>) {
         } else if hub.hub.bus.is_some() && hub.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
             Problem::new("processes on a bus share the pipelines, and `exactly_once` needs one process")
                 .hint("leave out hub.bus, or exactly_once")
+        } else if is_orchestrator
+            && hub.pipelines.iter().any(|pipeline| pipeline.source.is_none() && pipeline.uses(&sink.name))
+        {
+            // A message that comes again from a broker has no id by which it is known.
+            Problem::new("`exactly_once` goes by ids, and messages of brokers have others when they come again")
+                .hint("leave out exactly_once, or run the pipeline in a broker")
         } else {
             continue;
         };
@@ -674,6 +680,17 @@ mod tests {
             findings(&text.replace("name = \"hot\"\n", &format!("name = \"hot\"\n{window}")))
         };
         assert_eq!(file(""), "");
+        let source = "[[source]]\nname = \"s\"\nkind = \"kafka\"\nurl = \"kafka://h\"\ntopic = \"t\"\n";
+        let in_orchestrator = |origin: &str| {
+            let text = RIGHT.replacen("kind = \"file\"\n", "kind = \"file\"\nexactly_once = true\n", 1);
+            let text = text.replace("from = [\"plant/+/temp\"]\n", origin);
+            findings(&format!("[orchestrator]\nenabled = true\n{source}{text}"))
+        };
+        let refused = "messages of brokers have others when they come again";
+        let found = in_orchestrator("from = [\"plant/+/temp\"]\n");
+        assert!(found.contains(refused), "{found}");
+        let found = in_orchestrator("source = \"s\"\n");
+        assert!(!found.contains(refused), "{found}");
         assert!(file("window = 4097\n").contains("`pipeline.window` is at most 4096"));
     }
 

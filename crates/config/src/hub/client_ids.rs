@@ -6,6 +6,9 @@ use super::way::Way;
 use crate::sections::hub::Pipeline;
 use crate::sections::tenant::Tenant;
 
+/// The end of the client id that publishes dead letters.
+pub(super) const DEAD_LETTERS: &str = "dead-letters";
+
 impl Pipeline {
     /// The number of its tenant. `tenants` are in the order of their numbers.
     pub fn tenant_number(&self, tenants: &[Tenant]) -> TenantId {
@@ -49,6 +52,26 @@ pub(super) fn at_broker(pipeline: &Pipeline, tenants: &[Tenant], way: &Way, sink
     lanes.into_iter().map(draw).collect()
 }
 
+/// Whether a client id, without the prefix of all pipelines, is one of a pipeline in a broker: of its session, or of a sink
+/// that publishes at the broker.
+pub fn is_client_of(pipeline: &Pipeline, client_id: &str) -> bool {
+    let Some(rest) = client_id.strip_prefix(&*pipeline.name) else { return false };
+    let sinks = pipeline.to.0.iter().chain(&pipeline.dead_letter).map(String::as_str).chain([DEAD_LETTERS]);
+    let is_of = |sink: &str| {
+        let lane = rest.strip_prefix('.').and_then(|rest| rest.strip_prefix(sink));
+        lane.is_some_and(|lane| {
+            let (lane, drawn) = lane.split_once('~').unwrap_or((lane, "0"));
+            let is_lane = lane.strip_prefix('-').map_or(lane.is_empty(), is_number);
+            is_lane && is_number(drawn)
+        })
+    };
+    rest.is_empty() || sinks.into_iter().any(is_of)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_hub::net::{Address, SocketOptions};
@@ -79,6 +102,11 @@ mod tests {
             let ids = at_broker(&pipeline, &tenants, &way(false), "back", 3);
             assert!(ids.iter().all(|id| partition_of(number, id) == wanted), "{ids:?}");
             assert!(ids.iter().all(|id| id.starts_with("tidegate-hub-hot.back")), "{ids:?}");
+            let with_sink = Pipeline { to: crate::list::Texts(vec!["back".to_owned()]), ..pipeline.clone() };
+            assert!(
+                ids.iter().all(|id| is_client_of(&with_sink, id.strip_prefix("tidegate-hub-").unwrap())),
+                "{ids:?}"
+            );
             assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{ids:?}");
         }
     }

@@ -32,6 +32,8 @@ pub(crate) use absent::refuse;
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]
+pub use client_ids::is_client_of;
+#[cfg(feature = "pipelines")]
 pub use error::PipelineError;
 #[cfg(feature = "pipelines")]
 pub use files::check_files;

@@ -30,8 +30,6 @@ const MAX_AHEAD_BYTES: usize = 1 << 20;
 const BUS_WITHIN: Duration = Duration::from_secs(10);
 /// The group of a source that names none begins with this.
 const USUAL_GROUP: &str = "tidegate";
-/// The end of the client id that publishes dead letters.
-const DEAD_LETTERS: &str = "dead-letters";
 
 impl Pipeline {
     /// The name of its tenant; empty for the default one.
@@ -319,7 +317,7 @@ impl Plan<'_> {
             (Some(name), _) => Some(self.named(pipeline, name)?),
             (None, Some(topic)) => {
                 let way = self.way.ok_or_else(|| no_broker(pipeline, format!("`{topic}`")))?.of(pipeline);
-                let ids = client_ids::at_broker(pipeline, &self.config.tenants, &way, DEAD_LETTERS, 1);
+                let ids = client_ids::at_broker(pipeline, &self.config.tenants, &way, client_ids::DEAD_LETTERS, 1);
                 Some(dead_letter_topic(topic, ids, &way))
             }
             (None, None) => None,

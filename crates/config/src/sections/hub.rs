@@ -134,7 +134,9 @@ section! {
         /// [metering](metering.md#usage-by-user).
         usage_by_user: bool = false, in Kind::Boolean;
         /// Client ids, with `*` for any text, of sinks of pipelines that run elsewhere: the number of pipelines that their
-        /// messages have passed is believed. For all other clients it begins with 0.
+        /// messages have passed is believed, and a loop of pipelines ends. For all other clients it begins with 0. The usual
+        /// pattern believes any client that calls itself `hub.x`. Bridges from other brokers whose messages pass pipelines
+        /// belong here, too: their client ids are `HOST.NAME` or `PREFIX.NAME`.
         relays: Texts = Texts(vec![SINK_IDS.to_owned()]), in Kind::Texts;
     }
 }

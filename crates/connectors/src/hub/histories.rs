@@ -210,11 +210,7 @@ impl Histories {
         let own = read_history((&self.index, folders), query, MAX_LOOKED_BYTES, may, is_wanted)?;
         let first_by = Instant::now() + PATIENCE;
         let asking = Asking { others, subject: (tenant, query), deadline: first_by + PATIENCE, is_wanted };
-        let mut bounds = Vec::new();
-        if own.is_cut {
-            let edge = if query.from.is_some() { own.messages.last() } else { own.messages.first() };
-            bounds.extend(own.bound.or_else(|| edge.map(time_of)));
-        }
+        let mut bounds: Vec<u64> = own.end.into_iter().collect();
         let way = if query.from.is_some() { "after" } else { "before" };
         let mut incomplete: Vec<String> =
             own.bound.map(|at| format!("this node: {}", NodeError::Bounded(way, at))).into_iter().collect();
@@ -288,7 +284,7 @@ impl Page {
 
 /// The page that begins at a place.
 fn cut(found: HistoryFound, place: Place) -> Page {
-    let HistoryFound { mut messages, is_cut, .. } = found;
+    let HistoryFound { mut messages, end, .. } = found;
     if place.from.is_none() {
         messages.reverse();
     }
@@ -313,7 +309,7 @@ fn cut(found: HistoryFound, place: Place) -> Page {
             page.too_long += 1;
         }
     }
-    if is_cut {
+    if end.is_some() {
         page.next = Some(at);
         // One millisecond has more bytes than are read at once: the next page begins behind it.
         if let Some(from) = place.from.filter(|_| page.reached.is_none()) {

@@ -2,6 +2,7 @@
 //! renamed whole, so that a program that collects such files never sees half of one. Files of Parquet are made of the
 //! lines of a finished file, since they cannot be appended to.
 
+mod lock;
 mod marks;
 
 use std::collections::{HashMap, HashSet};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use self::lock::{is_at, lock, open_locked};
 use self::marks::{FileMarks, IdDigest, digest};
 use super::place::Ids;
 use super::{Sink, SinkError, parquet};
@@ -102,16 +104,16 @@ struct OpenFile {
     len: u64,
     begun: SystemTime,
     inode: u64,
+    /// Whether it is locked while a batch is written: some file systems have no locks.
+    is_locked: bool,
 }
 
 impl OpenFile {
     /// Locks the file for a batch, since other processes of the hub may write it, too. False if another one has finished it.
-    fn lock(&mut self, path: &Path) -> io::Result<bool> {
-        self.file.lock()?;
-        match fs::metadata(path) {
-            Ok(found) if found.ino() == self.inode => {}
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => return Ok(false),
+    fn lock(&mut self, path: &Path, needed: bool) -> io::Result<bool> {
+        self.is_locked = lock(&self.file, needed)?;
+        if !is_at(path, self.inode)? {
+            return Ok(false);
         }
         if self.file.metadata()?.len() != self.len {
             // Another process has written, and may have died with half a line.
@@ -143,7 +145,7 @@ impl Writer {
     fn write(&mut self, lines: &[u8], ids: &[IdDigest]) -> io::Result<()> {
         let mut open = match self.open.take() {
             Some(mut open) => {
-                if open.lock(&self.settings.lines())? {
+                if open.lock(&self.settings.lines(), self.settings.exactly_once)? {
                     open
                 } else {
                     self.open()?
@@ -152,7 +154,7 @@ impl Writer {
             None => self.open()?,
         };
         if self.is_finished(&open, lines.len()) {
-            self.finish()?;
+            self.finish(open)?;
             open = self.open()?;
         }
         let open = self.open.insert(open);
@@ -162,7 +164,9 @@ impl Writer {
             return Err(error);
         }
         open.len += lines.len() as u64;
-        open.file.unlock()?;
+        if open.is_locked {
+            open.file.unlock()?;
+        }
         self.marks.as_mut().map_or(Ok(()), |marks| marks.note(open.inode, open.len, ids))
     }
 
@@ -171,7 +175,7 @@ impl Writer {
         if self.marks.is_none() {
             marks::forget(&self.settings.lines())?;
         }
-        open(&self.settings.lines(), self.marks.as_mut())
+        open(&self.settings, self.marks.as_mut())
     }
 
     fn is_finished(&self, open: &OpenFile, more: usize) -> bool {
@@ -182,11 +186,13 @@ impl Writer {
     }
 
     /// Renames the file, whole. Another one begins with the next batch.
-    fn finish(&self) -> io::Result<()> {
+    fn finish(&self, open: OpenFile) -> io::Result<()> {
         let path = &self.settings.path;
         let finished = finished_name(path);
         fs::rename(self.settings.lines(), self.settings.lines_of(&finished))?;
         sync_directory(path)?;
+        // The conversion locks the file by itself.
+        drop(open);
         convert_finished(&self.settings)
     }
 }
@@ -238,6 +244,14 @@ fn convert_finished(settings: &FileSettings) -> io::Result<()> {
         let unfinished = finished.with_extension("unfinished");
         let mut aside = finished.as_os_str().to_owned();
         aside.push(UNREADABLE);
+        // Another process may convert it at this time, or has done so: its lock is held, or the lines are not there.
+        let found = open_locked(OpenOptions::new().read(true).write(true), &lines, &mut |file| {
+            lock(file, settings.exactly_once)
+        });
+        let _locked = match found {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::WouldBlock) => continue,
+            found => found?,
+        };
         parquet::convert(&lines, &unfinished, Path::new(&aside))?;
         fs::rename(&unfinished, &finished)?;
         sync_directory(&finished)?;
@@ -274,10 +288,12 @@ fn finished_name(path: &Path) -> PathBuf {
 
 /// Opens a file at the end of its last whole line, or where it is confirmed, and locks it. The bytes after it were never
 /// acknowledged.
-fn open(path: &Path, marks: Option<&mut FileMarks>) -> io::Result<OpenFile> {
+fn open(settings: &FileSettings, marks: Option<&mut FileMarks>) -> io::Result<OpenFile> {
+    let path = &settings.lines();
     let is_new = prepare_directory(path)?;
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    file.lock()?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true);
+    let (mut file, is_locked) = open_locked(&options, path, &mut |file| lock(file, settings.exactly_once))?;
     let found = file.metadata()?;
     let confirmed = marks.as_ref().and_then(|marks| marks.confirmed(found.ino()));
     // Someone else has shortened a file with fewer bytes than were confirmed.
@@ -296,7 +312,7 @@ fn open(path: &Path, marks: Option<&mut FileMarks>) -> io::Result<OpenFile> {
         // Before its first line, so that the inode of an older file, which is used again, has no meaning.
         marks.note(found.ino(), len, &[])?;
     }
-    Ok(OpenFile { file, len, begun, inode: found.ino() })
+    Ok(OpenFile { file, len, begun, inode: found.ino(), is_locked })
 }
 
 /// Makes the directory of a file. Returns whether the file is not there yet.
@@ -451,6 +467,78 @@ mod tests {
         first.write(&[named(1)]).unwrap();
         let refused = once(&path.with_extension("once"), 0).write(&[named(2)]).unwrap_err().to_string();
         assert!(refused.contains("another process writes it"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_that_another_process_locks_is_away() {
+        let path = directory("locked").join("readings.ndjson");
+        let mut sink = sink(&path, 0);
+        sink.write(&[record(1)]).unwrap();
+        let other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.lock().unwrap();
+        // An open file, then one that is opened.
+        for _ in 0..2 {
+            let away = sink.write(&[record(2)]).unwrap_err();
+            assert!(away.to_string().contains("another process writes it"), "{away}");
+        }
+        other.unlock().unwrap();
+        sink.write(&[record(2)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":1}\n{\"n\":2}\n");
+    }
+
+    #[test]
+    fn two_processes_convert_each_finished_file_once() {
+        let path = directory("converted").join("readings.parquet");
+        let settings = FileSettings { path: path.clone(), format: FileFormat::Parquet, ..FileSettings::default() };
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let rows: Vec<_> = (0..500).map(record).collect();
+        let finished = |number: u64| path.with_file_name(format!("readings-20260102T030405.{number:03}Z.parquet"));
+        for number in 0..20 {
+            fs::write(settings.lines_of(&finished(number)), lines(&rows)).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let all = [(); 3].map(|()| scope.spawn(|| convert_finished(&settings)));
+            all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+        });
+        let objects: Vec<parquet::Row> = rows.iter().map(|row| row.object()).collect();
+        let expected = parquet::encode(&objects).unwrap();
+        for number in 0..20 {
+            assert_eq!(fs::read(finished(number)).unwrap(), expected);
+        }
+        assert_eq!(names(path.parent().unwrap()).len(), 20, "no file of lines is left");
+        // Another process converts this one.
+        let lines_of = settings.lines_of(&finished(20));
+        fs::write(&lines_of, lines(&rows)).unwrap();
+        let other = File::open(&lines_of).unwrap();
+        other.lock().unwrap();
+        convert_finished(&settings).unwrap();
+        assert!(!finished(20).exists() && lines_of.exists());
+    }
+
+    /// The other one has opened the file, and waits for its lock.
+    #[test]
+    fn lines_are_not_written_to_a_file_that_was_finished() {
+        let path = directory("finished-meanwhile").join("readings.ndjson");
+        let mut first = sink(&path, 8);
+        first.write(&[record(1)]).unwrap();
+        let lock = OpenOptions::new().append(true).open(&path).unwrap();
+        lock.lock().unwrap();
+        let opened = |path: &Path| {
+            let ours = fs::read_dir("/proc/self/fd").unwrap();
+            ours.filter(|one| one.as_ref().is_ok_and(|one| fs::read_link(one.path()).is_ok_and(|to| to == path)))
+                .count()
+        };
+        let before = opened(&path);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| sink(&path, 0).write(&[record(2)]));
+            while opened(&path) == before && !other.is_finished() {
+                std::thread::yield_now();
+            }
+            fs::rename(&path, path.with_extension("finished")).unwrap();
+            lock.unlock().unwrap();
+            other.join().unwrap().unwrap();
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":2}\n");
     }
 
     #[test]

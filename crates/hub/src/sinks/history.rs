@@ -3,8 +3,8 @@
 //! A pipeline has a folder with segments of lines. A message is a line.
 
 mod index;
+mod survey;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -20,6 +20,7 @@ use tidegate_client::TopicFilterBuf;
 
 use self::index::Block;
 pub use self::index::HistoryIndex;
+use self::survey::survey;
 use super::{Sink, SinkError};
 use crate::record::Record;
 use crate::segments::{Lines, SegmentBounds, SegmentWriter};
@@ -115,15 +116,17 @@ pub struct HistoryQuery {
 pub struct HistoryFound {
     /// The messages, the oldest first.
     pub messages: Vec<Value>,
-    /// Whether their bytes have ended the reading: there may be more, also below the limit of the question.
-    pub is_cut: bool,
+    /// Where bytes have ended the reading, the time up to which, or from which on, all messages are here; Unix milliseconds.
+    /// There may be more, also below the limit of the question.
+    pub end: Option<u64>,
     /// Where the bound of bytes has ended the reading, the time from which on, or before which, lines were not looked at;
     /// Unix milliseconds.
     pub bound: Option<u64>,
 }
 
 /// Reads messages of several histories, the oldest first. `may` says whether a topic may be read. `is_wanted` is asked
-/// before each block of lines; when it says no, the rest is not read. Of each history `most` bytes are looked at.
+/// before each segment and each block of lines; when it says no, the rest is not read. Of each history `most` bytes are
+/// looked at, but one segment and one block in any case.
 ///
 /// # Errors
 /// When a file cannot be read, or the answer is not wanted any more.
@@ -152,12 +155,15 @@ pub fn read_history(
     edges.extend(&bounds);
     // The answer ends where a history ends that has more: the next question begins there.
     all.retain(|line| edges.iter().all(|edge| if is_forward { line.time <= *edge } else { line.time >= *edge }));
-    let is_cut = !edges.is_empty() || exceeds(&all);
-    let bound = if is_forward { bounds.into_iter().min() } else { bounds.into_iter().max() };
+    let is_too_long = exceeds(&all);
     // Stable: messages of one history keep their order.
     all.sort_by_key(|line| line.time);
-    let messages = within(all.into(), query).into_iter().map(|line| line.value).collect();
-    Ok(HistoryFound { messages, is_cut, bound })
+    let kept = within(all.into(), query);
+    let last = if is_forward { kept.back() } else { kept.front() };
+    edges.extend(last.filter(|_| is_too_long).map(|line| line.time));
+    let nearest = |times: Vec<u64>| if is_forward { times.into_iter().min() } else { times.into_iter().max() };
+    let messages = kept.into_iter().map(|line| line.value).collect();
+    Ok(HistoryFound { messages, end: nearest(edges), bound: nearest(bounds) })
 }
 
 /// Whether lines have more bytes than an answer.
@@ -237,35 +243,29 @@ impl HistoryReading<'_> {
         is_wanted: &dyn Fn() -> bool,
     ) -> io::Result<Option<u64>> {
         let segments = index.segments(folder)?;
-        let mut blocks: Vec<(usize, Block)> = Vec::new();
-        for (number, path) in segments.iter().enumerate() {
-            let wanted = index.blocks(path)?;
-            blocks.extend(wanted.iter().filter(|block| block.latest >= self.from).map(|block| (number, *block)));
-        }
-        // In the order of times, so that those behind a full answer need not be looked at.
-        if self.query.from.is_some() {
-            blocks.sort_by_key(|(_, block)| block.earliest);
-        } else {
-            blocks.sort_by_key(|(_, block)| Reverse(block.latest));
-        }
-        let mut looked = 0;
-        for (number, block) in blocks {
+        let is_forward = self.query.from.is_some();
+        // The other half is for the lines.
+        let survey = survey(index, &segments, (self.from, is_forward), most / 2, is_wanted)?;
+        let (mut looked, mut is_first) = (survey.looked, true);
+        for (number, block) in survey.blocks {
             if self.is_full_before(&block) {
                 return Ok(None);
             }
-            if looked >= most {
-                let edge = if self.query.from.is_some() { block.earliest.max(self.from) } else { block.latest };
+            if survey.edge.is_some_and(|edge| if is_forward { block.earliest > edge } else { block.latest < edge }) {
+                break;
+            }
+            if looked >= most && !is_first {
+                let edge = if is_forward { block.earliest.max(self.from) } else { block.latest };
                 return Ok(Some(edge));
             }
-            if !is_wanted() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "the answer is not wanted any more"));
-            }
-            looked += block.end - block.start;
+            check_wanted(is_wanted)?;
+            (looked, is_first) = (looked + block.end - block.start, false);
             if let Some(path) = segments.get(number) {
                 self.take_block((number, path), block, may)?;
             }
         }
-        Ok(None)
+        let is_full = |edge: &u64| self.is_full_before(&Block { earliest: *edge, latest: *edge, ..Block::default() });
+        Ok(survey.edge.filter(|edge| !is_full(edge)))
     }
 
     /// Whether no message of a block comes before the found ones, which are as many as an answer has.
@@ -325,6 +325,13 @@ impl HistoryReading<'_> {
     }
 }
 
+fn check_wanted(is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
+    if is_wanted() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::Interrupted, "the answer is not wanted any more"))
+}
+
 /// The id of a message.
 fn id_of(value: &Value) -> String {
     value["message_id"].as_str().unwrap_or_default().to_owned()
@@ -366,7 +373,7 @@ mod tests {
             let settings = self.settings(0);
             let histories = [(settings.folder("p"), settings.max_age)];
             let found = read(&histories, query, &mut |topic| topic != "secret");
-            assert!(!found.is_cut);
+            assert_eq!(found.end, None);
             found.messages.iter().map(|line| line["payload"].as_str().unwrap().to_owned()).collect()
         }
     }
@@ -400,10 +407,10 @@ mod tests {
     }
 
     /// Writes lines of 3 MB, each with the time that it has for its payload's name.
-    fn write_long_lines(folder: &Path, times: impl Iterator<Item = u64>) {
+    fn write_long_lines(folder: &Path, topic: &str, times: impl Iterator<Item = u64>) {
         fs::create_dir_all(folder).unwrap();
         let filling = "x".repeat(3_000_000);
-        let line = |time: u64| serde_json::json!({ "time": time, "message_id": format!("{}-{time}", folder.display()), "topic": "a", "payload": filling });
+        let line = |time: u64| serde_json::json!({ "time": time, "message_id": format!("{}-{time}", folder.display()), "topic": topic, "payload": filling });
         let lines: Vec<String> = times.map(|time| line(time).to_string()).collect();
         fs::write(folder.join("00000000000000000001.ndjson"), lines.join("\n") + "\n").unwrap();
     }
@@ -413,7 +420,7 @@ mod tests {
         let folder = Folder::new("two");
         let (long, short) = (folder.0.join("long"), folder.0.join("short"));
         let now = wall_clock();
-        write_long_lines(&long, (now..now + 10).step_by(2));
+        write_long_lines(&long, "a", (now..now + 10).step_by(2));
         fs::create_dir_all(&short).unwrap();
         let late = serde_json::json!({ "time": now + 9, "message_id": "late", "topic": "a", "payload": "late" });
         fs::write(short.join("00000000000000000001.ndjson"), format!("{late}\n")).unwrap();
@@ -421,7 +428,7 @@ mod tests {
         let query = HistoryQuery { from: Some(now), limit: 100, ..HistoryQuery::default() };
         let found = read(&histories, &query, &mut |_| true);
         let times: Vec<u64> = found.messages.iter().map(|line| line["time"].as_u64().unwrap() - now).collect();
-        assert_eq!((times, found.is_cut), (vec![0, 2], true), "the message of time 9 is behind unread ones");
+        assert_eq!((times, found.end), (vec![0, 2], Some(now + 2)), "the message of time 9 is behind unread ones");
     }
 
     #[test]
@@ -524,7 +531,7 @@ mod tests {
         for from in [None, Some(0)] {
             let histories = [(folder.settings(0).folder("p"), Duration::MAX)];
             let found = read(&histories, &HistoryQuery { from, ..last(100) }, &mut |_| true);
-            assert_eq!((found.messages.len(), found.is_cut), (3, true));
+            assert_eq!((found.messages.len(), found.end.is_some()), (3, true));
         }
         let path = folder.settings(0).folder("p");
         let held = |query: &HistoryQuery| {
@@ -578,6 +585,63 @@ mod tests {
     }
 
     #[test]
+    fn a_question_after_a_start_reads_few_segments() {
+        let folder = Folder::new("start");
+        let now = wall_clock();
+        for number in 0..6 {
+            write_times(&folder.0, number, now + number * 1_000..now + (number + 1) * 1_000);
+        }
+        let histories = [(folder.0.clone(), Duration::from_secs(3_600))];
+        let files: Vec<PathBuf> = segments(&folder.0).unwrap().into_iter().map(|(_, path)| path).collect();
+        let unread = |index: &HistoryIndex| files.iter().filter(|path| index.unread(path).unwrap() > 0).count();
+        let read = |index: &HistoryIndex, query: &HistoryQuery| {
+            let found = read_history((index, &histories[..]), query, 1, &mut |_| true, &|| true).unwrap();
+            let times: Vec<u64> = found.messages.iter().map(|line| line["time"].as_u64().unwrap() - now).collect();
+            (times, found.end.map(|end| end - now))
+        };
+        let index = HistoryIndex::default();
+        assert_eq!(read(&index, &last(1)), (vec![5_999], None));
+        assert_eq!(unread(&index), 5);
+        let index = HistoryIndex::default();
+        assert_eq!(read(&index, &HistoryQuery { from: Some(now + 3_500), ..last(2) }), (vec![3_500, 3_501], None));
+        assert_eq!(unread(&index), 5);
+        for (from, ends) in [(None, [5_000, 4_999]), (Some(now), [1_000, 1_000])] {
+            let index = HistoryIndex::default();
+            let query = HistoryQuery { from, filters: vec![TopicFilterBuf::new("t/none").unwrap()], limit: 9 };
+            assert_eq!(ends.map(|_| read(&index, &query).1), ends.map(Some), "{from:?}");
+            for left in (0..4).rev() {
+                read(&index, &query);
+                assert_eq!(unread(&index), left, "each question reads one segment more");
+            }
+        }
+        let unwanted = read_history((&index, &histories[..]), &last(1), u64::MAX, &mut |_| true, &|| false);
+        assert!(unwanted.is_err());
+    }
+
+    #[test]
+    fn the_nearest_end_of_several_histories_is_said() {
+        let folder = Folder::new("ends");
+        let (long, other) = (folder.0.join("long"), folder.0.join("other"));
+        let now = wall_clock();
+        write_long_lines(&long, "a", now..now + 5);
+        write_long_lines(&other, "secret", now + 500..now + 505);
+        let histories = [(long, Duration::from_secs(3_600)), (other, Duration::from_secs(3_600))];
+        let query = HistoryQuery { from: Some(now), ..last(9) };
+        let index = HistoryIndex::default();
+        let read = |most| {
+            let found = read_history((&index, &histories[..]), &query, most, &mut |topic| topic == "a", &|| true);
+            let found = found.unwrap();
+            (found.messages.len(), found.end.map(|end| end - now), found.bound.map(|bound| bound - now))
+        };
+        assert_eq!(read(u64::MAX), (2, Some(1), None));
+        assert_eq!(
+            read(9_500_000),
+            (2, Some(1), Some(504)),
+            "the second one ends at its bound, far behind the first one"
+        );
+    }
+
+    #[test]
     fn a_reading_ends_at_its_bound_of_bytes_and_says_where() {
         let folder = Folder::new("bound");
         let now = wall_clock();
@@ -588,7 +652,7 @@ mod tests {
             let query = HistoryQuery { filters: filters.clone(), from, limit: 9 };
             let read = |most| read_history((&index, &histories[..]), &query, most, &mut |_| true, &|| true).unwrap();
             let found = read(1);
-            assert!(found.is_cut && found.messages.is_empty());
+            assert!(found.end.is_some() && found.messages.is_empty());
             let bound = found.bound.unwrap();
             assert!((now + 1_000..now + 9_000).contains(&bound), "{}", bound - now);
             assert_eq!(read(u64::MAX), HistoryFound::default());

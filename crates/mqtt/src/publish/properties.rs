@@ -86,8 +86,9 @@ impl<'a> PublishProperties<'a> {
         Ok(properties)
     }
 
-    /// True if `block`, which is without its length, holds only well-formed User Properties in ASCII, none of them named
-    /// `reserved`: a server passes such a block on as it is. [`PublishProperties::decode`] decides about all others.
+    /// True if `block`, which is without its length, holds only well-formed User Properties in ASCII, none of them with a
+    /// name that begins with `reserved`: a server passes such a block on as it is. [`PublishProperties::decode`] decides
+    /// about all others.
     #[inline]
     pub fn are_plain_pairs(block: &[u8], reserved: &str) -> bool {
         let mut rest = block;
@@ -158,6 +159,9 @@ mod tests {
             assert_eq!(copied, block);
         }
         assert!(!PublishProperties::are_plain_pairs(&pairs, "a"), "the name is reserved");
+        let longer = b"\x26\0\x02ab\0\x01c";
+        assert!(!PublishProperties::are_plain_pairs(longer, "a"), "its name begins with the reserved text");
+        assert!(PublishProperties::are_plain_pairs(longer, "abc"), "the reserved text is longer");
     }
 
     #[test]

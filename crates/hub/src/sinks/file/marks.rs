@@ -6,11 +6,12 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 
+use super::lock::{lock_at_once, open_locked};
 use super::{prepare_directory, sync_directory};
 
 /// Records whose ids are kept. A record that comes again after more others is written again.
@@ -67,9 +68,12 @@ impl FileMarks {
     pub(super) fn open(lines: &Path) -> io::Result<Self> {
         let path = path_of(lines);
         let is_new = prepare_directory(&path)?;
-        let file = OpenOptions::new().append(true).create(true).open(&path)?;
-        lock(&file)?;
-        let text = fs::read(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        // Another process may have rewritten the notes before they were locked.
+        let (mut file, _) = open_locked(&options, &path, &mut lock_at_once)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
         let mut marks = Self { path, file, len: 0, confirmed: None, known: HashSet::new(), order: VecDeque::new() };
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some((inode, bytes, ids)) = read_note(line) else { break };
@@ -129,7 +133,7 @@ impl FileMarks {
         let line = note(inode, bytes, self.order.iter());
         fs::write(&name, "")?;
         let mut file = OpenOptions::new().append(true).open(&name)?;
-        lock(&file)?;
+        lock_at_once(&file)?;
         file.write_all(line.as_bytes())?;
         file.sync_all()?;
         fs::rename(&name, &self.path)?;
@@ -138,11 +142,6 @@ impl FileMarks {
         self.len = line.len() as u64;
         Ok(())
     }
-}
-
-/// Keeps other processes out, which would cut off the lines of this one.
-fn lock(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| io::Error::other(format!("another process writes it: {error}")))
 }
 
 /// A note: inode, confirmed bytes, number of ids, and the ids in hexadecimal digits.

@@ -1,6 +1,6 @@
 //! Which parts of a segment have messages of a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const BLOCK: u64 = 256 << 10;
 const TIME: &[u8] = b",\"time\":";
 
 /// Whole lines of a segment, one behind the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     /// Where they begin, bytes.
     pub(super) start: u64,
@@ -38,13 +38,21 @@ impl HistoryIndex {
     /// # Errors
     /// When the folder cannot be read.
     pub(super) fn segments(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        let found: Vec<PathBuf> = match segments(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            found => found?.into_iter().map(|(_, path)| path).collect(),
-        };
+        let segments = found(segments(folder))?.unwrap_or_default();
+        let found: Vec<PathBuf> = segments.into_iter().map(|(_, path)| path).collect();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|path, _| path.parent() != Some(folder) || found.contains(path));
+        let here: HashSet<&PathBuf> = found.iter().collect();
+        known.retain(|path, _| path.parent() != Some(folder) || here.contains(path));
         Ok(found)
+    }
+
+    /// Bytes of a segment that [`HistoryIndex::blocks`] would read.
+    ///
+    /// # Errors
+    /// When the file cannot be looked at.
+    pub(super) fn unread(&self, path: &Path) -> io::Result<u64> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).map_or(0, |known| end_of(known));
+        Ok(length(path)?.map_or(0, |len| len.saturating_sub(known)))
     }
 
     /// The blocks of a segment, up to its last whole line.
@@ -53,21 +61,52 @@ impl HistoryIndex {
     /// When the file cannot be read.
     pub(super) fn blocks(&self, path: &Path) -> io::Result<Arc<Vec<Block>>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned().unwrap_or_default();
-        let len = match fs::metadata(path) {
-            // It was deleted meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
-            metadata => metadata?.len(),
-        };
-        if known.last().map_or(0, |block| block.end) == len {
+        let Some(len) = length(path)? else { return Ok(Arc::default()) };
+        if end_of(&known) == len {
             return Ok(known);
         }
         // No lock is held while the file is read: another reader does the same at worst.
         let mut blocks = Vec::clone(&known);
-        extend(&mut blocks, File::open(path)?)?;
+        let Some(file) = found(File::open(path))? else { return Ok(Arc::default()) };
+        extend(&mut blocks, file)?;
         let blocks = Arc::new(blocks);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(path.to_owned(), Arc::clone(&blocks));
         Ok(blocks)
+    }
+}
+
+/// The time of the first line of a segment that has one, Unix milliseconds. Nothing when it was deleted meanwhile, or has no
+/// whole line.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn first_time(path: &Path) -> io::Result<Option<u64>> {
+    let Some(file) = found(File::open(path))? else { return Ok(None) };
+    let mut lines = Lines::new(BufReader::new(file), 0);
+    while let Some(line) = lines.next()? {
+        if let Some(time) = time_of(line) {
+            return Ok(Some(time));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the last block ends, bytes.
+fn end_of(blocks: &[Block]) -> u64 {
+    blocks.last().map_or(0, |block| block.end)
+}
+
+/// The bytes of a segment, if it was not deleted meanwhile.
+fn length(path: &Path) -> io::Result<Option<u64>> {
+    Ok(found(fs::metadata(path))?.map(|metadata| metadata.len()))
+}
+
+/// Nothing for a file that was deleted meanwhile.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
     }
 }
 
