@@ -29,14 +29,14 @@ pub trait ClusterPart: Part {
     /// Has the node take a share of the partitions, or hand over all that it has to other nodes.
     fn want_share(&self, wanted: bool);
 
-    /// Answers a question of the node `from` that begins with [`PIECE`], [`INHERITED`], [`FORMER_LIFE`] or
+    /// Answers a question of the node `from` that begins with [`PIECE`], [`INHERITED`], [`FORMER_LIFE`], [`AHEAD`] or
     /// [`SERVED_QUESTION`].
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }
 
-/// The first byte of a question that brings messages for partitions that have moved. Other questions are JSON texts, which
-/// do not begin with it, or begin with [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION), 4, or
-/// [`QUOTAS_ANNOUNCEMENT`](tidegate_node::QUOTAS_ANNOUNCEMENT), 6.
+/// The first byte of a question that brings messages for partitions that have moved. Other questions
+/// begin with another byte of this file, [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION), 4, or
+/// [`QUOTAS_ANNOUNCEMENT`](tidegate_node::QUOTAS_ANNOUNCEMENT), 6, or are JSON texts, which begin with none of these.
 pub const PIECE: u8 = 1;
 
 /// The same for messages that the connection of a dead orchestrator to a broker has brought.

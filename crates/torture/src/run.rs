@@ -256,9 +256,7 @@ impl Run {
         let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
         self.strike(fault.that_ends(), &mut broker)?;
         let met = self.power.as_ref().map_or(Ok(0), Power::faults)?;
-        let totals = &mut self.world.ledger.findings.totals;
-        totals.faults += 1;
-        totals.unmet += u64::from(met == 0);
+        self.world.ledger.findings.totals.count_fault(met > 0);
         self.report(&words);
         Ok(())
     }

@@ -140,7 +140,7 @@ pub(crate) struct Totals {
     /// Times that the rig itself stood still, and the sum, by which partitions may be unserved for longer within a bound.
     pub(crate) stood_still: u64,
     pub(crate) stood_still_ms: u64,
-    /// Faults of machines, disks and ways that were to come, and of these the ones that nothing has met.
+    /// Planned faults of machines, disks, ways and processes of `up`, and the ones of these that nothing has met.
     pub(crate) faults: u64,
     pub(crate) unmet: u64,
     /// Longest time until all nodes of a cluster were ready again after a fault.
@@ -250,10 +250,16 @@ impl Totals {
             ("unserved too long, ms", self.overdue_ms),
             ("rig stood still", self.stood_still),
             ("rig stood still, ms", self.stood_still_ms),
-            ("faults of disks, clocks and ways", self.faults),
+            ("faults of disks, clocks, ways and fleets", self.faults),
             ("of these met by nothing", self.unmet),
             ("slowest heal, ms", self.slowest_heal_ms),
         ]
+    }
+
+    /// Counts a fault; its round has tried nothing if nothing met the fault.
+    pub(crate) fn count_fault(&mut self, is_met: bool) {
+        self.faults += 1;
+        self.unmet += u64::from(!is_met);
     }
 
     fn add(&mut self, other: &Self) {

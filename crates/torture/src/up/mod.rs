@@ -176,7 +176,9 @@ impl UpRun {
         if strike != UpStrike::Machine && !struck.is_empty() {
             struck = vec![struck.swap_remove(self.rng.index(struck.len()))];
         }
+        let mut is_met = !struck.is_empty();
         if matches!(strike, UpStrike::Manager | UpStrike::Machine) {
+            is_met |= self.manager.is_running();
             self.manager.kill(back_at)?;
         }
         for process in &struck {
@@ -185,6 +187,7 @@ impl UpRun {
             }
             process.kill()?;
         }
+        self.world.ledger.findings.totals.count_fault(is_met);
         self.world.ledger.note_strike();
         let names: Vec<&str> = struck.iter().map(|process| process.name.as_str()).collect();
         let names = names.join(" ");

@@ -134,7 +134,7 @@ impl FleetCalls<'_> {
         if self.engine.broker_links.settlement.has_undecided() {
             broker_linking!(self.engine).settle_acknowledged(now);
         }
-        if self.engine.broker_links.has_work_after_message() {
+        if self.engine.broker_links.count_message() {
             broker_linking!(self.engine).work_after_message(now);
         }
         Ok(Flow::Next)

@@ -286,6 +286,7 @@ fn is_repetition(raw: &RawPublish<'_>, flow: Option<&Flow>) -> bool {
     taken && raw.qos == QoS::ExactlyOnce
 }
 
+/// The tenant and the topic of a topic that a broker has sent; `None` for a tenant that is not known.
 #[inline]
 fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a [u8])>, Refused> {
     if !is_of_tenant(topic) {

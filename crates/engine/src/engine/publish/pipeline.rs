@@ -216,7 +216,7 @@ impl PublishPipeline<'_> {
         if full_links != 0 {
             parking!(self.engine).wait_for_links(now, key, full_links);
         }
-        if tenant == TenantId::BROKER_LINK && self.engine.broker_links.has_work_after_message() {
+        if tenant == TenantId::BROKER_LINK && self.engine.broker_links.count_message() {
             broker_linking!(self.engine).work_after_message(now);
         }
     }

@@ -168,7 +168,6 @@ impl Publishing<'_> {
     }
 }
 
-/// The tenant and the topic of a topic that a broker has sent; `None` for a tenant that is not known.
 /// Properties with the id that a message came with.
 fn with_id(properties: &[u8], id: Option<MessageId>) -> Vec<u8> {
     let mut with_id = properties.to_vec();

@@ -23,7 +23,7 @@ const OPENS_AT: u64 = 2;
 
 impl BrokerLinking<'_> {
     /// Delivers what no broker brings back, and checks the gate if that is due. See
-    /// [`BrokerLinks::has_work_after_message`](crate::orchestrator::broker_link::BrokerLinks::has_work_after_message).
+    /// [`BrokerLinks::count_message`](crate::orchestrator::broker_link::BrokerLinks::count_message).
     #[cold]
     pub(crate) fn work_after_message(&mut self, now: Now) {
         if !self.broker_links.settlement.for_here.is_empty() {

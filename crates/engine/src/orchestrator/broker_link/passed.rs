@@ -30,13 +30,13 @@ const ROUND_INTERVAL_MIN_MS: u64 = 5;
 const MANY: usize = UNPASSED_MAX_MESSAGES as usize / 4;
 
 /// Messages and bytes that are kept for each broker. Beyond them the oldest messages are settled without the members'
-/// answers (`unconfirmed`). A kept message still has its packet id in the store, and its id has to be among those that a
-/// start knows, so there are few.
+/// answers (`unconfirmed`). A kept message still has its packet id in the store, and a start has to know its id, so
+/// there are few.
 pub(super) const UNPASSED_MAX_MESSAGES: u16 = 1024;
 const UNPASSED_MAX_BYTES: u64 = 16 << 20;
 
-/// How far the number of a message may be behind the newest one if it is sent again, half of those that members know at
-/// least.
+/// How far the number of a message may be behind the newest one if it is sent again, half of the numbers that members
+/// know at least.
 const RECOGNISED_MAX: u64 = super::id::WINDOW_MIN / 2;
 
 /// Time until members are asked if one of them has no link to this one, milliseconds.

@@ -10,6 +10,7 @@ use crate::orchestrator::broker_link::{BrokerLinks, Brokers, FleetConfig};
 use crate::session::Session;
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
+
 /// Messages after which the gate is checked.
 const UNCHECKED_MAX: u32 = 32;
 
@@ -123,7 +124,7 @@ impl super::BrokerLinks {
 
     /// Counts a message to or from the fleet; returns whether there is work after it, which is rare.
     #[inline]
-    pub(crate) fn has_work_after_message(&mut self) -> bool {
+    pub(crate) fn count_message(&mut self) -> bool {
         self.unchecked += 1;
         self.is_gate_due() || !self.settlement.for_here.is_empty()
     }

@@ -357,7 +357,7 @@ impl Driver {
             Command::Tell(Entry(entry)) => {
                 if entry.get("kind").is_some_and(|kind| kind == "action") {
                     let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
-                    tracing::info!(action = %entry["number"], attempt = word("action"), outcome = word("outcome"), "a fleet action ended");
+                    tracing::info!(action = %entry["number"], kind = word("action"), outcome = word("outcome"), "a fleet action ended");
                 }
                 self.history.add(entry).map_err(CommandError::from)
             }

@@ -30,7 +30,7 @@ fn word(text: &[u8; TEXT_LEN], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Two differences between ids, each 0 if there is none: of origin, time, and number without its last two digits; of
+/// Two differences between ids, each 0 for equal parts: of origin, time, and number without its last two digits; of
 /// publisher and flag. It compares words, since comparing parts takes twice the instructions.
 #[inline]
 fn differences(one: &[u8; TEXT_LEN], other: &[u8; TEXT_LEN]) -> (u64, u64) {
