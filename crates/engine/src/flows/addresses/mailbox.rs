@@ -110,12 +110,11 @@ impl Dealing<'_> {
             }
         }
         let mut kept = Vec::with_capacity(first.len() + flow.queue.len());
-        let place = flow.place_of_adopted();
         for (delivery, numbers) in first {
             if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
-                // The packet id is free.
                 self.state.journal.delete_entry(stored, numbers);
-                self.state.journal.put_adopted(stored, &delivery, place(delivery.number));
+                let place = flow.place_of_adopted()(delivery.number);
+                self.state.journal.put_adopted(stored, &delivery, place);
             }
             self.state.memory.count_queued(delivery.cost());
             flow.queue_bytes += delivery.cost();
