@@ -52,7 +52,7 @@ pub(crate) fn loads(table: &Table) -> BTreeMap<String, usize> {
     for (home, count) in table.homes.shares() {
         *loads.entry(&home.node).or_default() += count;
     }
-    for it in table.begun() {
+    for it in table.open_moves() {
         *loads.entry(&it.to).or_default() += it.partitions.len();
         let from = loads.entry(&it.from).or_default();
         *from = from.saturating_sub(it.partitions.len());
@@ -90,7 +90,7 @@ fn widest(
     shares: &BTreeMap<String, usize>,
     gives: impl Fn(&str) -> bool,
 ) -> Option<Move> {
-    let idle = |name: &&String| table.begun().all(|it| it.from != **name && it.to != **name);
+    let idle = |name: &&String| table.open_moves().all(|it| it.from != **name && it.to != **name);
     let by = |over: fn(usize, usize) -> usize, may: &dyn Fn(&str) -> bool| {
         let of = |map: &BTreeMap<String, usize>, name: &String| map.get(name).copied().unwrap_or(0);
         let amount = |name: &String| over(of(loads, name), of(shares, name));

@@ -108,7 +108,8 @@ fn kind_of<'a>(table: &Table, seen: &'a Seen) -> Option<MemberKind<'a>> {
     seen.adverts.iter().find(is_member).map(|(_, advert)| advert.kind())
 }
 
-/// A move ends when one of its nodes is another than at its beginning, or cannot go on.
+/// A move ends when one of its nodes is another than at its beginning, or cannot go on. One that is prepared ends also when
+/// its new home leaves.
 fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
     let lives = next.lives.clone();
     let continues = |name: &str, id: u64| {
@@ -116,7 +117,8 @@ fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
         same && !seen.present(name).is_some_and(|advert| advert.refused.contains(&id))
     };
     next.moves.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
-    next.preparing.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
+    let takes = |name: &str| seen.present(name).is_none_or(|advert| !advert.leaving);
+    next.preparing.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id) && takes(&it.to));
 }
 
 /// Factors stay until others are decided, as long as their nodes are members, or are expected back.

@@ -124,7 +124,7 @@ pub struct Table {
     /// For each partition who works it. Shared by the copies of a table until one of them changes it: there are many
     /// partitions, and most tables that are looked at stay as they are.
     pub homes: Arc<Homes>,
-    /// The moves.
+    /// The moves that have begun.
     pub moves: Vec<Move>,
     /// Moves that are prepared. Their partitions are served as before, while the old home sends long queues ahead.
     pub preparing: Vec<Move>,
@@ -174,12 +174,12 @@ impl Table {
             home.is_some_and(|home| home.node == node || home.former.iter().any(|former| former.node == node))
         };
         self.lives.contains_key(node)
-            || self.begun().any(|it| it.from == node || it.to == node)
+            || self.open_moves().any(|it| it.from == node || it.to == node)
             || !self.homes.partitions(is_of).is_empty()
     }
 
-    /// The moves, and the moves that are prepared.
-    pub fn begun(&self) -> impl Iterator<Item = &Move> {
+    /// The moves that have begun, and moves that are prepared.
+    pub fn open_moves(&self) -> impl Iterator<Item = &Move> {
         self.moves.iter().chain(&self.preparing)
     }
 

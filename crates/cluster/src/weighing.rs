@@ -143,7 +143,8 @@ impl Weighing {
 
     /// Time since the last move. Measures from before and during moves say nothing about the later shares.
     fn calm_for(&mut self, now: Duration, table: &Table, seen: &Seen) -> Duration {
-        let is_calm = seen.may_move && seen.may_balance && table.begun().next().is_none() && self.homes == table.homes;
+        let is_calm =
+            seen.may_move && seen.may_balance && table.open_moves().next().is_none() && self.homes == table.homes;
         if !is_calm {
             self.homes = table.homes.clone();
             self.rest(now);

@@ -135,6 +135,15 @@ impl Status {
             || self.reserve_missing() > 0
     }
 
+    /// Whether this share of its limits is free, percent: writes that can be refused leave it to the others.
+    pub fn has_free_share(&self, percent: u64) -> bool {
+        let (limit, min_free) = (self.max_bytes(), self.min_free_bytes());
+        let used = self.store_bytes().saturating_add(self.pending_bytes());
+        let share = |bytes: u64| u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX);
+        let has_bytes = limit == 0 || used <= limit.saturating_sub(share(limit));
+        has_bytes && self.free_bytes() >= min_free.saturating_add(share(min_free)) && !self.is_full()
+    }
+
     /// Whether it is full because the files take too much, which a merge may change.
     pub(crate) fn lacks_room(&self) -> bool {
         self.is_beyond_limits() || (self.stuck.load(Ordering::Relaxed) && self.state() == State::Full)
@@ -204,5 +213,26 @@ impl Status {
 
     pub(crate) fn note_error(&self, text: String) {
         *held(&self.last_error) = Some(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_limits_is_free_below_them() {
+        let status = Status::default();
+        assert!(status.has_free_share(10), "without limits");
+        for (number, value) in [(&status.max_bytes, 1_000), (&status.min_free_bytes, 100), (&status.free_bytes, 110)] {
+            number.store(value, Ordering::Relaxed);
+        }
+        status.table_bytes.store(900, Ordering::Relaxed);
+        assert!(status.has_free_share(10) && !status.has_free_share(20));
+        status.pending_bytes.store(1, Ordering::Relaxed);
+        assert!(!status.has_free_share(10), "bytes that wait count");
+        status.pending_bytes.store(0, Ordering::Relaxed);
+        status.free_bytes.store(109, Ordering::Relaxed);
+        assert!(!status.has_free_share(10) && !status.is_full(), "the disk");
     }
 }

@@ -390,11 +390,11 @@ impl Control {
         let (holdings, arrived) = (self.follower.holdings(), self.follower.arrivals());
         let (own, is_member) = (self.setup.name.as_str(), self.follower.is_member());
         let from_here = self.table.preparing.iter().filter(|it| is_member && it.from == own).cloned();
-        let to_here = self.table.begun().filter(|it| is_member && it.to == own).map(|it| it.id);
+        let to_here = self.table.open_moves().filter(|it| is_member && it.to == own).map(|it| (it.id, it.from.clone()));
         let begun = self.table.moves.iter().filter(|it| is_member && it.from == own).map(|it| it.id);
-        let (prepared, begun, to_here) = (from_here.collect(), begun.collect(), to_here.collect());
+        let (preparing, begun, to_here) = (from_here.collect(), begun.collect(), to_here.collect());
         let work = TableWork {
-            prepared,
+            preparing,
             begun,
             to_here,
             steps,

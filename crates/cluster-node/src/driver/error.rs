@@ -109,6 +109,8 @@ pub(super) enum PartitionMoveError {
     NoAnswer(#[from] NoAnswer),
     #[error("queues could not be read from the store in time")]
     NotRead,
+    #[error("the ends of long queues could not be sent to the new home in time; the move is prepared again")]
+    NotSent,
     #[error("the data directory or the bus did not save that they move")]
     NotRemembered,
     #[error("not all nodes have reached the new home in time")]

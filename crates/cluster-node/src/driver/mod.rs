@@ -315,7 +315,7 @@ impl ClusterNode {
     /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
     pub fn leave(&self, limit: Duration) {
         let began = Instant::now();
-        self.shared.begin_to_end();
+        self.shared.begin_to_end(limit);
         let _ = self.events.send(Event::Woken);
         while !self.shared.has_nothing_to_hand_over() {
             if began.elapsed() >= limit {

@@ -110,6 +110,8 @@ pub(super) struct Shared {
     wants_share: AtomicBool,
     /// Whether the process ends, and so hands over all partitions whatever is wanted.
     ends: AtomicBool,
+    /// See [`Shared::prepares_until`].
+    prepares_until: OnceLock<Instant>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
     /// Why the process ends: it has served the wrong partitions for too long, or its tenants have other numbers.
@@ -143,6 +145,7 @@ impl Shared {
             state,
             wants_share: true.into(),
             ends: false.into(),
+            prepares_until: OnceLock::new(),
             was_ready,
             astray: OnceLock::new(),
         }
@@ -224,8 +227,15 @@ impl Shared {
     }
 
     /// The process ends: it takes no share from now on.
-    pub(super) fn begin_to_end(&self) {
+    pub(super) fn begin_to_end(&self, limit: Duration) {
+        // The other half is for the moves themselves.
+        let _ = self.prepares_until.set(Instant::now() + limit / 2);
         self.ends.store(true, Ordering::Relaxed);
+    }
+
+    /// Until when moves may be prepared, where the process ends.
+    pub(super) fn prepares_until(&self) -> Option<Instant> {
+        self.prepares_until.get().copied()
     }
 
     /// Whether the process ends.
@@ -415,7 +425,7 @@ impl ClusterPart for ClusterApi {
                 let moved_from = |of: &str| self.0.receiving.of_dead(of);
                 self.0.inheriting.take(&self.0.node, &moved_from, from, question, served)
             }
-            Some(&AHEAD) => self.0.moves_to_here.take(&self.0.node, question),
+            Some(&AHEAD) => self.0.moves_to_here.take(&self.0.node, from, question),
             _ => self.0.receiving.take(&self.0.node, &self.0.inheriting, from, question, served),
         }
     }
@@ -453,7 +463,7 @@ impl ClusterPart for ClusterApi {
             })
         });
         let homes = table.homes.iter().map(|home| home.map(|home| &home.node));
-        let moves = table.begun().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
+        let moves = table.open_moves().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
         json!({
             "name": self.0.name,
             "life": life.to_string(),

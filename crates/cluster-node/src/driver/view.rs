@@ -95,7 +95,7 @@ pub(super) fn tell(
         *works = NodeName::new(at).ok().filter(|name| view.peers.iter().any(|peer| peer.name == *name));
     }
     view.moves_begun = table.last_move();
-    view.open_moves = table.begun().map(|it| it.id).collect();
+    view.open_moves = table.open_moves().map(|it| it.id).collect();
     told.view = view;
     told
 }

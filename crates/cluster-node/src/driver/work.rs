@@ -75,11 +75,11 @@ pub(super) struct TableWork {
     /// The partitions served here.
     pub(super) served: Partitions,
     /// Moves from here that are prepared.
-    pub(super) prepared: Vec<Move>,
+    pub(super) preparing: Vec<Move>,
     /// Moves from here that have begun.
     pub(super) begun: Vec<u64>,
-    /// Moves to here, prepared ones included.
-    pub(super) to_here: Vec<u64>,
+    /// Moves to here and their old homes, prepared ones included.
+    pub(super) to_here: BTreeMap<u64, String>,
 }
 
 impl TableWork {
@@ -177,7 +177,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.send_rests();
-            if let Err(error) = self.preparations.advance(&self.node, &self.events) {
+            if let Err(error) = self.preparations.advance(&self.node, self.shared.prepares_until(), &self.events) {
                 self.complain(&error, "long queues are not sent before their sessions move; the images bring them");
             }
             self.pass_pieces();
@@ -304,7 +304,7 @@ impl Worker {
             pause(FORCE_PAUSE);
         }
         self.end_passing_of(work.served);
-        self.preparations.note_table(&work.prepared, &work.begun);
+        self.preparations.note_table(&work.preparing, &work.begun);
         if let Err(error) = self.shared.moves_to_here.note(&self.node, &work.to_here) {
             self.complain(&error, "queues of moves that were cancelled stay in the store until the next move");
         }

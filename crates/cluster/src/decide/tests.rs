@@ -297,6 +297,21 @@ fn a_preparation_ends_with_one_of_its_nodes() {
         seen.members.get_mut(name).unwrap().life = life;
         seen.adverts.get_mut(name).unwrap().life = life;
         let id = joined.preparing[0].id;
-        assert!(decide(&joined, &seen).unwrap().begun().all(|it| it.id != id), "{name}");
+        assert!(decide(&joined, &seen).unwrap().open_moves().all(|it| it.id != id), "{name}");
     }
+}
+
+#[test]
+fn a_preparation_ends_when_its_new_home_leaves() {
+    let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
+    let mut seen = seen(&[("a", 1), ("b", 2)]);
+    seen.adverts.get_mut("a").unwrap().prepares = true;
+    let joined = decide(&one, &seen).unwrap();
+    let id = joined.preparing[0].id;
+    seen.adverts.get_mut("b").unwrap().leaving = true;
+    // Also when it is prepared by then.
+    seen.adverts.get_mut("a").unwrap().prepared.insert(id);
+    let next = decide(&joined, &seen).unwrap();
+    assert_eq!(next.open_moves().count(), 0);
+    assert_eq!(decide(&next, &seen), None, "no partition goes to a node that leaves");
 }

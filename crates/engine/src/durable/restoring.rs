@@ -129,7 +129,7 @@ impl RestoredEntry {
     /// Whether it simply waits for its turn, and can be read again by its own key.
     fn may_leave_memory(&self) -> bool {
         let Content::Here(message) = &self.entry.content else { return false };
-        self.sent.is_none() && self.entry.group.is_none() && !self.entry.latest && message.priority == 0
+        self.sent.is_none() && !self.entry.dealt && !self.entry.latest && message.priority == 0
     }
 
     /// When it expires, as far as that is known here.
@@ -168,6 +168,7 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: false,
             latest: false,
+            dealt: false,
             group: None,
             ids: SubscriptionIds::default(),
             sent: None,

@@ -15,6 +15,7 @@ use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession, entries_from};
 use crate::records::stored::ReadEntry;
 use crate::session::Session;
+use crate::session::tail::bounded;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A queue whose end is in the store alone.
@@ -181,7 +182,7 @@ impl QueuesAhead {
         }
         let (now, mut entries) = (journal.now, Vec::new());
         while !reader.is_empty() {
-            let (number, value) = (reader.u64("a message's number")?, reader.bytes("a message")?);
+            let (number, value) = (bounded(reader.u64("a message's number")?)?, reader.bytes("a message")?);
             ReadEntry::read(value, now, tenant, &[])?;
             if ReadEntry::stays_in_memory(value) || entries.last().is_some_and(|(before, _)| *before >= number) {
                 return Err(WireError { reading: "a message of a queue" }.into());

@@ -6,8 +6,8 @@ use crate::ids::{PartitionId, TenantId};
 use crate::journal::Journal;
 use crate::now::Now;
 use crate::records::image::{put_delivery, read_delivery};
-use crate::session::tail::Tail;
 use crate::session::tail::runs::Runs;
+use crate::session::tail::{AdoptedPlace, Tail, bounded};
 use crate::session::{Delivery, Flow, Membership, Session};
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -100,8 +100,9 @@ impl TailImage {
         if !reader.flag("whether the end of the queue was sent before")? {
             return Ok(None);
         }
-        let mut number = || reader.u64("a number of the end of a queue");
-        let (transfer, session, last) = (number()?, number()?, number()?);
+        let (transfer, session) = (reader.u64("a move")?, reader.u64("a session's number")?);
+        let mut number = || reader.u64("a number of the end of a queue").and_then(bounded);
+        let last = number()?;
         let (first, messages, bytes) = (number()?, number()?, number()?);
         let (next_number, mailbox_from) = (number()?, number()?);
         let runs = Runs::read(reader, now)?;
@@ -123,7 +124,7 @@ impl TailImage {
     fn read_numbers(reader: &mut WireReader<'_>) -> Result<Vec<u64>, WireError> {
         let mut numbers = Vec::new();
         for _ in 0..reader.u32("a number of messages")? {
-            numbers.push(reader.u64("a message's number")?);
+            numbers.push(bounded(reader.u64("a message's number")?)?);
         }
         Ok(numbers)
     }
@@ -157,7 +158,7 @@ impl TailImage {
             // Its expiry is among the runs already.
             tail.count_in(delivery.number, delivery.cost());
             if let Some(stored) = stored {
-                journal.put_adopted(stored, &delivery);
+                journal.put_adopted(stored, &delivery, AdoptedPlace::Queue);
             }
         }
         tail.batch = journal.sequence();

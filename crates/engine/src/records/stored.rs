@@ -8,6 +8,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::records::image::{read_properties, read_subscription_id};
 use crate::session::packet_ids::State;
+use crate::session::tail::AdoptedPlace;
 use crate::session::{Delivery, Membership, SubscriptionIds};
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::rc::Rc;
@@ -106,6 +107,8 @@ pub(super) struct Entry<'a> {
     pub ids: &'a [u32],
     /// Whether a newer message of its topic takes its place while it waits.
     pub latest: bool,
+    /// Whether it stays in memory, although nothing else of it says so: its number is within the end of a queue.
+    pub stays: bool,
     /// Its packet id, if it is being sent at once.
     pub sent: Option<PacketId>,
     /// The message elsewhere, if several sessions share it.
@@ -118,7 +121,7 @@ impl Entry<'_> {
         let mut flags = self.qos.bits();
         for (bit, set) in [
             (RETAIN, self.retain),
-            (DEALT, self.group.is_some()),
+            (DEALT, self.group.is_some() || self.stays),
             (SENT, self.sent.is_some()),
             (SHARED, self.body.is_some()),
             (IDS, !self.ids.is_empty()),
@@ -139,6 +142,10 @@ impl Entry<'_> {
         if let Some(group) = self.group {
             out.put_bytes(group.share.as_bytes());
             out.put_bytes(group.filter.as_bytes());
+        } else if self.stays {
+            // No group has an empty name.
+            out.put_bytes(&[]);
+            out.put_bytes(&[]);
         }
         match self.body {
             Some(body) => out.put_u64(body),
@@ -160,6 +167,8 @@ pub(crate) struct ReadEntry {
     pub qos: QoS,
     pub retain: bool,
     pub latest: bool,
+    /// A group has dealt it, or had: its session may be a member no longer. It stays in memory.
+    pub dealt: bool,
     pub group: Option<Rc<Membership>>,
     pub ids: SubscriptionIds,
     pub sent: Option<PacketId>,
@@ -195,8 +204,8 @@ impl ReadEntry {
         };
         end(&reader)?;
         let ids = SubscriptionIds::from_slice(&ids);
-        let (retain, latest) = (flags & RETAIN != 0, flags & LATEST != 0);
-        Ok(Self { qos, retain, latest, group, ids, sent, content })
+        let (retain, latest, dealt) = (flags & RETAIN != 0, flags & LATEST != 0, flags & DEALT != 0);
+        Ok(Self { qos, retain, latest, dealt, group, ids, sent, content })
     }
 
     /// Whether an entry stays in memory after a start: it is sent, dealt, shared, has a priority, or waits for a newer
@@ -300,6 +309,7 @@ impl crate::journal::Journal {
             group: terms.group.map(|group| &**group),
             ids: terms.subscription_ids,
             latest,
+            stays: false,
             sent,
             body,
         };
@@ -329,20 +339,25 @@ impl crate::journal::Journal {
     }
 
     /// Puts a message that a session brought along.
-    pub(crate) fn put_adopted(&mut self, session: StoredSession, delivery: &Delivery) {
+    pub(crate) fn put_adopted(&mut self, session: StoredSession, delivery: &Delivery, place: AdoptedPlace) {
         let (retain, group) = (delivery.retain, delivery.group.as_deref());
         let (qos, ids, latest) = (delivery.qos, delivery.ids.as_slice(), delivery.latest);
-        let entry = Entry { qos, retain, group, ids, latest, sent: None, body: None };
+        let (stays, sent) = match place {
+            AdoptedPlace::Queue => (false, None),
+            AdoptedPlace::WithinTail => (true, None),
+            AdoptedPlace::Sent(id) => (false, Some(id)),
+        };
+        let entry = Entry { qos, retain, group, ids, latest, stays, sent, body: None };
         let now = self.now;
         let message = delivery.message.publication();
         self.put(crate::journal::keys::Key::Entry(session, delivery.number), |out| entry.write(out, now, &message));
     }
 
     /// Puts the stand-in for a message that a session's client has, as long as its packet id is in use.
-    pub(crate) fn put_released(&mut self, session: StoredSession, number: u64) {
+    pub(crate) fn put_released(&mut self, session: StoredSession, number: u64, id: PacketId) {
         let message = crate::records::image::released();
-        let entry =
-            Entry { qos: message.qos, retain: false, group: None, ids: &[], latest: false, sent: None, body: None };
+        let (qos, sent) = (message.qos, Some(id));
+        let entry = Entry { qos, retain: false, group: None, ids: &[], latest: false, stays: false, sent, body: None };
         let now = self.now;
         self.put(crate::journal::keys::Key::Entry(session, number), |out| entry.write(out, now, &message));
     }
@@ -394,13 +409,37 @@ pub(crate) fn read_entry(key: &[u8], value: &[u8], now: Now, tenant: TenantId) -
         return None;
     };
     let entry = ReadEntry::read(value, now, tenant, &[]).ok()?;
-    let dealt = value.first().is_some_and(|flags| flags & DEALT != 0);
     let delivery = match &entry.content {
-        Content::Here(message) if !dealt && !entry.latest && entry.sent.is_none() && message.priority == 0 => {
+        Content::Here(message) if !entry.dealt && !entry.latest && entry.sent.is_none() && message.priority == 0 => {
             let message = Rc::clone(message);
             Some(delivery(entry, message, number))
         }
         _ => None,
     };
     Some(EntryRead { session, number, delivery })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::keys::Key;
+
+    #[test]
+    fn a_read_passes_over_messages_that_are_in_memory() {
+        let message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, b"m", 0);
+        let now = Now { monotonic: Millis(0), unix: 0 };
+        let session = StoredSession(std::num::NonZeroU64::MIN);
+        let mut key = Vec::new();
+        Key::Entry(session, 7).write(&mut key);
+        for (stays, sent) in [(false, None), (true, None), (false, Some(PacketId::MIN))] {
+            let (qos, ids) = (QoS::AtLeastOnce, &[][..]);
+            let entry = Entry { qos, retain: false, group: None, ids, latest: false, stays, sent, body: None };
+            let mut value = Vec::new();
+            entry.write(&mut value, now, &message);
+            let in_memory = stays || sent.is_some();
+            let read = read_entry(&key, &value, now, TenantId(0)).expect("an entry");
+            assert_eq!((read.number, read.delivery.is_none()), (7, in_memory), "{stays} {sent:?}");
+            assert_eq!(ReadEntry::stays_in_memory(&value), in_memory);
+        }
+    }
 }

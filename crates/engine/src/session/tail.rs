@@ -17,8 +17,19 @@ use crate::journal::keys::entries_from;
 use crate::memory::MemoryUse;
 use crate::session::table::Sessions;
 use crate::session::{Delivery, Flow, Session};
+use crate::wire::WireError;
 use runs::Runs;
 use std::collections::VecDeque;
+use tidegate_mqtt::PacketId;
+
+/// The highest number of a message, and the highest count of messages or bytes of one queue, that another node may name.
+/// No sum of them overflows.
+const MAX_NUMBER: u64 = 1 << 48;
+
+/// A number of another node.
+pub(crate) fn bounded(number: u64) -> Result<u64, WireError> {
+    if number <= MAX_NUMBER { Ok(number) } else { Err(WireError { reading: "a number of a queue below 2^48" }) }
+}
 
 /// The part of a queue that is in the store alone.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +162,25 @@ impl Tail {
     }
 }
 
+/// The place of a message that a session brought along. A read of the end of the queue passes over messages that are in
+/// memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdoptedPlace {
+    /// It waits, before the end of the queue or as a part of it.
+    Queue,
+    /// It waits in memory, and its number is within the end of the queue.
+    WithinTail,
+    /// It is in flight under this packet id. A record of its own says its state.
+    Sent(PacketId),
+}
+
 impl Flow {
+    /// The places of waiting messages in memory, by their numbers.
+    pub(crate) fn place_of_adopted(&self) -> impl Fn(u64) -> AdoptedPlace + use<> {
+        let first = self.tail.as_ref().map_or(u64::MAX, |tail| tail.first);
+        move |number| if number >= first { AdoptedPlace::WithinTail } else { AdoptedPlace::Queue }
+    }
+
     /// Messages that wait, and their bytes, in memory or not.
     #[inline]
     pub(crate) fn waiting(&self) -> (usize, u64) {

@@ -1,9 +1,13 @@
 //! Long queues are sent ahead of their sessions.
 
+use tidegate_engine::PieceTaken;
 use tidegate_store::{Loaded, ReadError};
 
 use crate::moves::ahead::{AheadOrder, QueuePart};
 use crate::shard::facets::PeerCalls;
+
+/// Percent of the limits of a store that queues leave free which come before their sessions.
+const FREE_PERCENT: u64 = 10;
 
 impl PeerCalls<'_> {
     /// Carries out a step. The caller may have given up waiting.
@@ -40,8 +44,15 @@ impl PeerCalls<'_> {
                 let _ = done.send(());
             }
             AheadOrder::Take { piece, answer } => {
-                let taken = self.shard.engine.moves().take_ahead(now, &piece);
-                self.answer_committed(answer, taken);
+                let status = self.shard.journal.as_ref().map(|journal| &journal.status);
+                let has_room = status.is_some_and(|status| status.has_free_share(FREE_PERCENT));
+                let taken =
+                    if has_room { self.shard.engine.moves().take_ahead(now, &piece) } else { Ok(PieceTaken::NoRoom) };
+                if taken == Ok(PieceTaken::Written) {
+                    self.answer_committed(answer, taken);
+                } else {
+                    let _ = answer.send(taken);
+                }
             }
             AheadOrder::Keep { transfers, done } => {
                 self.shard.engine.moves().keep_ahead(&transfers);

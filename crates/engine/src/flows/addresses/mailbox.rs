@@ -112,9 +112,9 @@ impl Dealing<'_> {
         let mut kept = Vec::with_capacity(first.len() + flow.queue.len());
         for (delivery, numbers) in first {
             if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
-                // The packet id is free.
                 self.state.journal.delete_entry(stored, numbers);
-                self.state.journal.put_adopted(stored, &delivery);
+                let place = flow.place_of_adopted()(delivery.number);
+                self.state.journal.put_adopted(stored, &delivery, place);
             }
             self.state.memory.count_queued(delivery.cost());
             flow.queue_bytes += delivery.cost();

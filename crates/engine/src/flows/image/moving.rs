@@ -10,6 +10,7 @@ use crate::journal::Numbers;
 use crate::now::Now;
 use crate::retained::RetainedStore;
 use crate::session::Delivery;
+use crate::session::tail::AdoptedPlace;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
 
@@ -79,19 +80,21 @@ impl Moving<'_> {
         }
         // Behind a queue that has come before, all messages keep their numbers.
         let mut last = flow.next_number;
+        let place = flow.place_of_adopted();
         let sent: Vec<_> = flow.inflight.drain().collect();
         for mut entry in sent {
             last += 1;
             let number = if entry.item.numbers.entry == 0 { last } else { entry.item.numbers.entry };
             entry.item.numbers = Numbers { entry: number, separate: true };
+            let id = entry.id();
             match &mut entry.item.delivery {
                 Some(delivery) => {
                     delivery.number = number;
-                    journal.put_adopted(stored, delivery);
+                    journal.put_adopted(stored, delivery, AdoptedPlace::Sent(id));
                 }
-                None => journal.put_released(stored, number),
+                None => journal.put_released(stored, number, id),
             }
-            journal.put_sent(stored, number, entry.id(), entry.state, last);
+            journal.put_sent(stored, number, id, entry.state, last);
             flow.inflight.push_entry(entry);
         }
         let waiting = std::mem::take(&mut flow.queue).into_iter().map(|delivery| {
@@ -101,7 +104,7 @@ impl Moving<'_> {
             last += 1;
             let number = if delivery.number == 0 { last } else { delivery.number };
             let delivery = Delivery { number, ..delivery };
-            journal.put_adopted(stored, &delivery);
+            journal.put_adopted(stored, &delivery, place(number));
             delivery
         });
         flow.queue = waiting.collect();

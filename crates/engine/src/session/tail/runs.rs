@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 
 use crate::now::{Millis, Now};
 use crate::session::expiring::tick_after;
+use crate::session::tail::bounded;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Messages of one run, so that a turn deletes no more at once.
@@ -89,7 +90,7 @@ impl Runs {
         for _ in 0..reader.u32("a number of runs of messages")? {
             let expires_at = now.from_unix(reader.u64("an expiry")?);
             let (first, last) = Self::read_range(reader)?;
-            let bytes = reader.u64("the bytes of a run")?;
+            let bytes = bounded(reader.u64("the bytes of a run")?)?;
             let before = runs.open.replace(Run { expires_at, first, last, bytes });
             runs.closed.extend(before.map(Reverse));
         }
@@ -105,7 +106,8 @@ impl Runs {
 
     /// The first and the last number of a run.
     fn read_range(reader: &mut WireReader<'_>) -> Result<(u64, u64), WireError> {
-        let (first, last) = (reader.u64("a message's number")?, reader.u64("a message's number")?);
+        let mut number = || reader.u64("a message's number").and_then(bounded);
+        let (first, last) = (number()?, number()?);
         let is_run = last.checked_sub(first).is_some_and(|behind| behind <= RUN_MAX);
         if is_run { Ok((first, last)) } else { Err(WireError { reading: "a run of messages" }) }
     }
@@ -158,6 +160,17 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_another_node_are_bounded() {
+        let now = Now { monotonic: Millis(5_000), unix: 1_000_000 };
+        for (number, bytes) in [(u64::MAX - 1, 10), (1, u64::MAX)] {
+            let (mut runs, mut out) = (Runs::default(), Vec::new());
+            runs.add(number, Millis(9_000), bytes);
+            runs.write(&mut out, now);
+            assert!(Runs::read(&mut WireReader::new(&out), now).is_err());
+        }
+    }
 
     #[test]
     fn runs_are_read_as_they_were_written() {

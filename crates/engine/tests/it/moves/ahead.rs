@@ -1,7 +1,8 @@
 //! Long queues go to the store of the new home ahead of their sessions.
 
-use tidegate_engine::{Durability, Owed, PartitionId, TenantId, partition_of};
-use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_engine::{Durability, Owed, PartitionId, PriorityRule, PrioritySource, TenantId, partition_of};
+use tidegate_mqtt::PacketId;
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
 
@@ -10,6 +11,8 @@ fn cluster() -> World {
         settings.durability = Durability::Commit;
         settings.queue.memory_bytes = 2_000;
         settings.limits.max_inflight = 3;
+        settings.priority = vec![PriorityRule { filter: "t/#".into(), source: PrioritySource::Property, default: 0 }];
+        settings.queue.lower_priority_share = 0;
     })
 }
 
@@ -143,6 +146,65 @@ fn messages_of_groups_between_them_come_once() {
     got.sort();
     assert_eq!(got, texts);
     world.run();
+    let gauges = world.gauges();
+    assert_eq!((gauges.stored_messages, gauges.queued_messages, gauges.inflight_messages), (0, 0, 0));
+}
+
+/// Takes the messages that have come, the urgent one without its end. Returns its packet id, if it has come.
+fn take_all_but(client: &Client, world: &World, got: &mut Vec<String>) -> Option<PacketId> {
+    let mut open = None;
+    world.run();
+    for next in client.messages_among_others() {
+        let id = next.id.unwrap();
+        client.pubrec(id);
+        world.run();
+        if next.text() == "urgent" {
+            open = Some(id);
+        } else {
+            client.pubcomp(id);
+            world.run();
+        }
+        if !got.contains(&next.text()) {
+            got.push(next.text());
+        }
+    }
+    open
+}
+
+#[test]
+fn an_acknowledged_message_within_a_queue_does_not_come_again() {
+    let world = cluster();
+    let reader = v5(&world.name_on(0, "reader ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(reader.clone().manual());
+    client.subscribe("t/#", ExactlyOnce);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    let publish = |numbers: std::ops::Range<usize>| {
+        let texts: Vec<String> = numbers.map(|number| format!("message {number}")).collect();
+        for text in &texts {
+            publisher.publish(message("t/1", text).qos2());
+        }
+        texts
+    };
+    let mut texts = publish(0..100);
+    publisher.publish(message("t/1", "urgent").qos2().user("priority", "5"));
+    texts.extend(publish(100..200));
+    let mut got = Vec::new();
+    let open = (0..10).find_map(|_| take_all_but(&client, &world, &mut got)).expect("the urgent message first");
+    assert!(got.len() < 20, "{got:?}");
+    client.lose();
+    assert!(world.send_ahead(0, 1, &reader.client_id) > 100);
+    move_reader(&world, &reader);
+    let client = world.connect(reader.accept_on(1).manual());
+    while got.len() <= texts.len() {
+        let before = got.len();
+        assert_eq!(take_all_but(&client, &world, &mut got), None);
+        assert!(got.len() > before || got.len() > texts.len(), "only {} messages have come", got.len());
+    }
+    client.pubcomp(open);
+    world.run();
+    got.retain(|text| text != "urgent");
+    assert_eq!(got, texts);
+    assert_eq!(client.messages_among_others().len(), 0);
     let gauges = world.gauges();
     assert_eq!((gauges.stored_messages, gauges.queued_messages, gauges.inflight_messages), (0, 0, 0));
 }
