@@ -342,7 +342,7 @@ mod tests {
         let bytes = permit.busy().answer_bytes(b"answer");
         world.limit.spawn(permit, |permit| async move {
             let _permit = permit;
-            pending().await
+            pending::<()>().await;
         });
         assert!(!world.open("b", |_| None).await, "the answer is not written");
         assert_eq!(bytes.as_ref(), b"answer");

@@ -498,7 +498,9 @@ mod tests {
         }
         std::thread::scope(|scope| {
             let all = [(); 3].map(|()| scope.spawn(|| convert_finished(&settings)));
-            all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            for one in all {
+                one.join().unwrap().unwrap();
+            }
         });
         let objects: Vec<parquet::Row> = rows.iter().map(|row| row.object()).collect();
         let expected = parquet::encode(&objects).unwrap();

@@ -481,6 +481,9 @@ mod tests {
     /// Bytes of a message.
     const BYTES: u64 = 2_000;
 
+    /// The way of an answer to its question.
+    type Answers = std::sync::mpsc::Sender<Result<Vec<u8>, AskError>>;
+
     /// An old home with one long queue, and a new home that answers at once.
     struct Homes {
         last: Cell<u64>,
@@ -492,7 +495,7 @@ mod tests {
         /// Queues of the same length.
         queues: u64,
         /// The ends of questions without an answer.
-        open: RefCell<Vec<std::sync::mpsc::Sender<Result<Vec<u8>, AskError>>>>,
+        open: RefCell<Vec<Answers>>,
         pieces: RefCell<Vec<u64>>,
     }
 

@@ -19,6 +19,7 @@ const OPENINGS: usize = 8;
 ///
 /// # Errors
 /// [`ErrorKind::WouldBlock`] when another process does not unlock it in time; another one when the file system has no locks.
+#[expect(clippy::disallowed_methods, reason = "a lock of another process gives no notice of its end")]
 pub(super) fn lock(file: &File, needed: bool) -> io::Result<bool> {
     let deadline = Instant::now() + PATIENCE;
     loop {
