@@ -13,8 +13,8 @@ use super::control::MAX_SESSIONS;
 const MAX_QUESTIONS: usize = 10;
 
 /// Logs each pipeline that is not in the configuration and has waiting messages at this node, which it does not deliver. It
-/// looks at the sessions that are here at the start: in a cluster, those that come later with their partitions are not
-/// logged.
+/// looks at the sessions that are here at the start: in a cluster, sessions that come later with their partitions are
+/// not logged.
 pub(super) fn warn_of_removed(pipelines: &[Pipeline], node: &NodeHandle) {
     let mut after = None;
     for _ in 0..MAX_QUESTIONS {
@@ -29,7 +29,7 @@ pub(super) fn warn_of_removed(pipelines: &[Pipeline], node: &NodeHandle) {
     }
     tracing::warn!(
         searched = MAX_QUESTIONS * MAX_SESSIONS,
-        "more sessions than these have client ids like those of pipelines; the others were not searched for removed pipelines"
+        "more sessions than these have client ids like a pipeline; the others were not searched for removed pipelines"
     );
 }
 

@@ -191,7 +191,7 @@ impl Writer {
         let finished = finished_name(path);
         fs::rename(self.settings.lines(), self.settings.lines_of(&finished))?;
         sync_directory(path)?;
-        // The conversion locks the file by itself.
+        // The conversion locks the file again.
         drop(open);
         convert_finished(&self.settings)
     }
