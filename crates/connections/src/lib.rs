@@ -180,7 +180,7 @@ impl ConnectionPermit {
         self.0.standing.is_proven.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the client has proven who it is.
+    /// Whether the client has logged in, see [`ConnectionPermit::prove`].
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.0.standing.is_proven.load(Ordering::Relaxed)
