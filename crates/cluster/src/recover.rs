@@ -13,8 +13,11 @@ pub struct Logged<'a> {
     /// table.
     pub has_waited: bool,
     /// Whether the nodes that are there have had time to report their tables since the log was lost. Nothing is waited for
-    /// where all of them report the same one.
+    /// where all of them report the same one, and this node has read the whole log.
     pub has_heard: bool,
+    /// Whether this node has read the log up to its end. All nodes read it again after a restart of the servers, and
+    /// report a table that is further on in the log.
+    pub has_read_all: bool,
 }
 
 /// The next step for a log of tables.
@@ -37,7 +40,7 @@ pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     }
     let is_absent = |name: &&String| seen.present(name).is_none();
     let absent: Vec<String> = newest.lives.keys().filter(is_absent).cloned().collect();
-    let has_heard = logged.has_heard || all_report(newest, seen);
+    let has_heard = logged.has_heard || logged.has_read_all && all_report(newest, seen);
     if !(logged.has_waited || absent.is_empty() && has_heard) {
         return Next::Awaits(absent);
     }
@@ -101,7 +104,7 @@ mod tests {
     }
 
     fn logged(own: &Table, epoch: u64) -> Logged<'_> {
-        Logged { own, epoch, has_waited: false, has_heard: true }
+        Logged { own, epoch, has_waited: false, has_heard: true, has_read_all: true }
     }
 
     #[test]
@@ -167,6 +170,22 @@ mod tests {
         assert_eq!(next(&deaf, &seen(&mixed)), Next::Awaits(Vec::new()), "a node may have reported before the loss");
         let two = [("a", 1, None, known), ("c", 3, None, known)];
         assert_eq!(next(&deaf, &seen(&two)), Next::Awaits(vec!["b".to_owned()]), "node b may know a newer one");
+    }
+
+    #[test]
+    fn a_reported_table_may_be_in_the_unread_rest_of_the_log() {
+        let (mut table, _) = settled();
+        let partitions = table.of("a").into_iter().take(3).collect();
+        table.epoch += 1;
+        table.moves.push(Move { id: 9_999, partitions, from: "a".into(), to: "b".into() });
+        let known = Some(&table);
+        let all = seen(&[("a", 1, None, known), ("b", 2, None, known), ("c", 3, None, known)]);
+        let unread = Logged { has_heard: false, has_read_all: false, ..logged(&table, 0) };
+        assert_eq!(next(&unread, &all), Next::Awaits(Vec::new()), "the log may have it");
+        let read = Logged { has_read_all: true, ..unread };
+        assert!(matches!(next(&read, &all), Next::Table(made) if made.moves.is_empty()));
+        let in_the_log = Logged { epoch: table.epoch, ..unread };
+        assert_eq!(next(&in_the_log, &all), Next::Nothing, "the move continues");
     }
 
     #[test]

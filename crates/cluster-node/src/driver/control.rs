@@ -162,6 +162,7 @@ impl Control {
                 self.leader.owned(outcome);
             }
             Event::TableStored(outcome) => self.leader.appended(outcome),
+            Event::TableBounds(since, bounds) => self.leader.bounded(since, bounds),
             Event::AdvertStored(outcome) => {
                 self.stored = self.storing.take().filter(|_| outcome.is_ok());
                 if let Err(error) = outcome {

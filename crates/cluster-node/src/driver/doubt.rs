@@ -44,7 +44,9 @@ fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {
                 doubts.look(began.elapsed(), name, incarnation, sign);
             }
         }
-        let near = if shared.served() == 0 { shared.near() } else { BTreeMap::new() };
+        // A node that hands over its partitions has the answers when the last one has left.
+        let asks = shared.served() == 0 || shared.leaves().0;
+        let near = if asks { shared.near() } else { BTreeMap::new() };
         inquirer.look(began.elapsed(), shared.node(), &shared.inquiries, &near);
         let now = doubts.ended(began.elapsed());
         if now != told {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_bus::{BusError, Epoch, Position};
+use std::time::Instant;
+
+use tidegate_bus::{Bounds, BusError, Epoch, Position};
 
 /// An event for the thread.
 pub(super) enum Event {
@@ -12,6 +14,8 @@ pub(super) enum Event {
     Owned(Result<Epoch, BusError>),
     /// A table was stored, or not.
     TableStored(Result<Position, BusError>),
+    /// The bounds of the log of tables, asked for when it was found lost at this time.
+    TableBounds(Instant, Result<Bounds, BusError>),
     /// The advertisement of this node was stored, or not.
     AdvertStored(Result<Position, BusError>),
     /// The partitions of a move are here as a whole.

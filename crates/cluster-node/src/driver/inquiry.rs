@@ -1,7 +1,8 @@
 //! Whether other nodes serve their partitions, as they say themselves. A table gives partitions also to a node that stands still
 //! or has lost its membership, until the others know it.
 //!
-//! Only a node that serves no partition itself asks: its own clients depend on others.
+//! Only a node that serves no partition itself, or is about to hand over all, asks: its own clients depend on others. It
+//! believes no node before that node has answered.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::TryRecvError;
@@ -23,7 +24,7 @@ struct Inquiry {
     /// When the open question was asked.
     asked: Option<Duration>,
     due: Duration,
-    /// The table is believed until the node has answered, or has not answered in time.
+    /// Its last word. Before the first answer it counts as one that does not serve.
     serves: bool,
 }
 
@@ -36,7 +37,7 @@ impl Words {
     fn take_due(&mut self, now: Duration, nodes: &BTreeMap<String, u64>) -> Vec<String> {
         self.0.retain(|name, inquiry| nodes.get(name) == Some(&inquiry.incarnation));
         for (name, incarnation) in nodes {
-            let first = || Inquiry { incarnation: *incarnation, asked: None, due: now, serves: true };
+            let first = || Inquiry { incarnation: *incarnation, asked: None, due: now, serves: false };
             self.0.entry(name.clone()).or_insert_with(first);
         }
         let due = self.0.iter_mut().filter(|(_, inquiry)| inquiry.asked.is_none() && inquiry.due <= now);
@@ -47,11 +48,11 @@ impl Words {
         .collect()
     }
 
-    /// A node has answered; `None` when it knows no answer, as nodes of earlier versions: the table is believed then.
-    fn take(&mut self, now: Duration, name: &str, served: Option<u16>) {
+    /// A node has answered whether it serves; `None` when it was too busy: its last word counts then.
+    fn take(&mut self, now: Duration, name: &str, serves: Option<bool>) {
         if let Some(inquiry) = self.0.get_mut(name) {
             (inquiry.asked, inquiry.due) = (None, now + PAUSE);
-            inquiry.serves = served != Some(0);
+            inquiry.serves = serves.unwrap_or(inquiry.serves);
         }
     }
 
@@ -66,7 +67,7 @@ impl Words {
 
     /// Whether a node is taken to serve.
     fn believes(&self, name: &str, incarnation: u64) -> bool {
-        self.0.get(name).is_none_or(|inquiry| inquiry.serves || inquiry.incarnation != incarnation)
+        self.0.get(name).is_some_and(|inquiry| inquiry.serves && inquiry.incarnation == incarnation)
     }
 }
 
@@ -102,14 +103,14 @@ impl Inquirer {
     ) {
         let mut words = inquiries.words();
         self.0.retain(|name, answer| {
-            let served = match answer.try_recv() {
+            let serves = match answer.try_recv() {
                 Err(TryRecvError::Empty) => return nodes.contains_key(name),
-                Ok(Ok(bytes)) => read_served(&bytes),
+                Ok(Ok(bytes)) => Some(says_that_it_serves(&bytes)),
                 Ok(Err(AskError::Busy)) => None,
                 // Without a link it is not near.
-                Ok(Err(_)) | Err(TryRecvError::Disconnected) => Some(0),
+                Ok(Err(_)) | Err(TryRecvError::Disconnected) => Some(false),
             };
-            words.take(now, name, served);
+            words.take(now, name, serves);
             false
         });
         for name in words.take_due(now, nodes) {
@@ -127,9 +128,9 @@ pub(super) fn write_served(served: usize) -> Vec<u8> {
     u16::try_from(served).unwrap_or(u16::MAX).to_le_bytes().to_vec()
 }
 
-/// The number in an answer; `None` if it is no answer to this question.
-fn read_served(answer: &[u8]) -> Option<u16> {
-    answer.try_into().ok().map(u16::from_le_bytes)
+/// Whether an answer says so. A node of an earlier version knows no answer, and the table is believed.
+fn says_that_it_serves(answer: &[u8]) -> bool {
+    answer.try_into().ok().map(u16::from_le_bytes) != Some(0)
 }
 
 #[cfg(test)]
@@ -143,16 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_says_that_it_serves_none_is_not_believed() {
+    fn a_node_is_believed_after_it_has_said_that_it_serves() {
         let (mut words, nodes) = (Words::default(), of(&[("a", 1), ("b", 1)]));
+        assert!(!words.believes("a", 1), "it was not asked yet");
         assert_eq!(words.take_due(START, &nodes), ["a", "b"]);
-        assert!(words.believes("a", 1) && words.believes("b", 1), "they have not answered yet");
-        words.take(START, "a", Some(0));
-        words.take(START, "b", Some(512));
+        assert!(!words.believes("a", 1) && !words.believes("b", 1), "they have not answered yet");
+        words.take(START, "a", Some(false));
+        words.take(START, "b", Some(true));
         assert!(!words.believes("a", 1) && words.believes("b", 1));
         assert!(words.take_due(START, &nodes).is_empty(), "they were asked a moment ago");
         assert_eq!(words.take_due(START + PAUSE, &nodes), ["a", "b"]);
-        words.take(START + PAUSE, "a", Some(1));
+        assert!(words.believes("b", 1), "its word counts until the next answer");
+        words.take(START + PAUSE, "a", Some(true));
         assert!(words.believes("a", 1), "it serves again");
     }
 
@@ -160,33 +163,47 @@ mod tests {
     fn a_node_that_does_not_answer_in_time_is_not_believed() {
         let (mut words, nodes) = (Words::default(), of(&[("a", 1)]));
         let _ = words.take_due(START, &nodes);
-        words.note_late(START + ANSWER_LIMIT);
+        words.take(START, "a", Some(true));
+        let asked = START + PAUSE;
+        assert_eq!(words.take_due(asked, &nodes), ["a"]);
+        words.note_late(asked + ANSWER_LIMIT);
         assert!(words.believes("a", 1));
-        let late = START + ANSWER_LIMIT * 2;
+        let late = asked + ANSWER_LIMIT * 2;
         words.note_late(late);
         assert!(!words.believes("a", 1));
         assert!(words.take_due(late, &nodes).is_empty(), "its answer is still awaited");
-        words.take(late, "a", Some(3));
+        words.take(late, "a", Some(true));
         assert!(words.believes("a", 1), "it stood still, and continues");
+    }
+
+    #[test]
+    fn a_busy_node_keeps_its_last_word() {
+        let (mut words, nodes) = (Words::default(), of(&[("a", 1)]));
+        let _ = words.take_due(START, &nodes);
+        words.take(START, "a", None);
+        assert!(!words.believes("a", 1), "it has said nothing yet");
+        for (step, serves) in (1..).zip([true, false]) {
+            words.take(START + PAUSE * step, "a", Some(serves));
+            words.take(START + PAUSE * step, "a", None);
+            assert_eq!(words.believes("a", 1), serves);
+        }
     }
 
     #[test]
     fn another_life_is_asked_again() {
         let mut words = Words::default();
         let _ = words.take_due(START, &of(&[("a", 1)]));
-        words.take(START, "a", Some(0));
-        assert!(words.believes("a", 2), "the word was of another life");
+        words.take(START, "a", Some(true));
+        assert!(!words.believes("a", 2), "the word was of another life");
         assert_eq!(words.take_due(START, &of(&[("a", 2)])), ["a"]);
+        assert!(!words.believes("a", 2));
+        words.take(START, "a", Some(true));
         assert!(words.believes("a", 2));
     }
 
     #[test]
-    fn answers_of_earlier_versions_change_nothing() {
-        assert_eq!(read_served(&write_served(512)), Some(512));
-        assert_eq!(read_served(br#"{"Refused":"the question is not understood"}"#), None);
-        let mut words = Words::default();
-        let _ = words.take_due(START, &of(&[("a", 1)]));
-        words.take(START, "a", None);
-        assert!(words.believes("a", 1));
+    fn answers_of_earlier_versions_count_as_serving() {
+        assert!(says_that_it_serves(&write_served(512)) && !says_that_it_serves(&write_served(0)));
+        assert!(says_that_it_serves(br#"{"Refused":"the question is not understood"}"#));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, BusError, Epoch, Member, Membership, MembershipEvent, Position};
+use tidegate_bus::{Append, Bounds, BusError, Epoch, Member, Membership, MembershipEvent, Position};
 use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, deputy, next};
 
 use super::balances::Balances;
@@ -45,8 +45,8 @@ pub(super) struct Leader {
     balances: Balances,
     /// When this process began to look.
     began: Option<Instant>,
-    /// Since when the log of tables is known to be lost.
-    lost_since: Option<Instant>,
+    /// Since when the log of tables is known to be lost, and where it ended then, if that is known.
+    lost: Option<(Instant, Option<Position>)>,
 }
 
 /// The state that the leader decides from.
@@ -85,7 +85,7 @@ impl Leader {
             weights: Weights::new(policy),
             balances: Balances::default(),
             began: None,
-            lost_since: None,
+            lost: None,
         }
     }
 
@@ -127,7 +127,7 @@ impl Leader {
 
     /// Leads no more.
     pub(super) fn resign(&mut self) {
-        (self.chosen, self.claim, self.settling, self.lost_since) = (false, None, Settling::default(), None);
+        (self.chosen, self.claim, self.settling, self.lost) = (false, None, Settling::default(), None);
         self.forgotten = Forgotten::default();
         self.weights.resign();
         self.balances = Balances::default();
@@ -150,6 +150,16 @@ impl Leader {
             // Whatever was stored is read before the next decision.
             self.claim = None;
             tracing::info!(%error, "cannot store a table of the cluster");
+        }
+    }
+
+    /// The log of tables that was found lost at this time ends there. Where its end is not known, nodes have
+    /// [`HEARD_AFTER`] to report their tables.
+    pub(super) fn bounded(&mut self, found: Instant, bounds: Result<Bounds, BusError>) {
+        match (&mut self.lost, bounds) {
+            (Some((since, end)), Ok(bounds)) if *since == found => *end = Some(bounds.next),
+            (_, Ok(_)) => {}
+            (_, Err(error)) => tracing::debug!(%error, "the end of the log of tables is not known"),
         }
     }
 
@@ -191,7 +201,12 @@ impl Leader {
         self.balances.compare(outlook.table, outlook.adverts);
         seen.expected = self.weights.expected(now, outlook.table);
         seen.factors = self.weights.next(&logs.bus, outlook.name, since, outlook.table, &seen);
-        let Some(next) = self.next(outlook, &seen, now) else { return };
+        let was_lost = self.lost.is_some();
+        let next = self.next(outlook, &seen, now);
+        if !was_lost && self.lost.is_some() {
+            ask_for_bounds(logs, events, now);
+        }
+        let Some(next) = next else { return };
         tracing::debug!(epoch = next.epoch, nodes = next.lives.len(), moves = next.moves.len(), "the next table");
         let append = Append::new(next.to_bytes()).with_key(KEY).by(epoch);
         let events = events.clone();
@@ -204,20 +219,21 @@ impl Leader {
 
     /// The next table, if there is one.
     fn next(&mut self, outlook: &Outlook<'_>, seen: &Seen, now: Instant) -> Option<Table> {
-        let lost_for = self.lost_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let lost_for = self.lost.map_or(Duration::ZERO, |(since, _)| now.saturating_duration_since(since));
         let logged = Logged {
             own: outlook.known,
             epoch: outlook.logged,
             has_waited: lost_for >= outlook.lease * AWAITED_LEASES,
             has_heard: lost_for >= HEARD_AFTER,
+            has_read_all: self.lost.and_then(|(_, end)| end).is_some_and(|end| outlook.read >= end),
         };
         match next(&logged, seen) {
             Next::Nothing => {
-                self.lost_since = None;
+                self.lost = None;
                 None
             }
             Next::Table(table) => {
-                if self.lost_since.take().is_some() {
+                if self.lost.take().is_some() {
                     tracing::warn!(
                         epoch = table.epoch,
                         "the table of the cluster continues from the newest table that a node has"
@@ -226,8 +242,8 @@ impl Leader {
                 Some(*table)
             }
             Next::Awaits(nodes) => {
-                if self.lost_since.is_none() {
-                    self.lost_since = Some(now);
+                if self.lost.is_none() {
+                    self.lost = Some((now, None));
                     tracing::warn!(
                         ?nodes,
                         "the bus lost the table of the cluster. It is rebuilt from the tables of the nodes; start these missing nodes"
@@ -257,6 +273,15 @@ impl Leader {
             expected: BTreeSet::new(),
             may_move: self.rest_until.is_none_or(|until| now >= until),
         }
+    }
+}
+
+/// Asks where the log of tables ends, which was found lost at this time.
+fn ask_for_bounds(logs: &Logs, events: &Sender<Event>, found: Instant) {
+    let events = events.clone();
+    let done = Box::new(move |bounds| drop(events.send(Event::TableBounds(found, bounds))));
+    if let Err(error) = logs.bus.bounds(&logs.table, done) {
+        tracing::debug!(%error, "the end of the log of tables is not asked for");
     }
 }
 

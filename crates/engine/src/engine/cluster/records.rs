@@ -307,7 +307,7 @@ impl ClusterCalls<'_> {
         self.engine.state.transfers.source = self.engine.place.shard;
         let promises = self.engine.state.journal.has_written_since(mark);
         if self.engine.groups.kept.passed.has_present() {
-            self.engine.groups.kept.passed.hold(envelope.origin, envelope.ticket, refused);
+            self.engine.groups.kept.hold(envelope.origin, envelope.ticket, refused);
         } else if let Some(ticket) = envelope.ticket {
             answering!(self.engine).confirm_to(now, envelope.origin, ticket, refused, promises);
         }

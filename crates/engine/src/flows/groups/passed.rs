@@ -26,13 +26,14 @@ impl Reach<'_> {
         lacks: impl Fn(PartitionId) -> bool,
     ) {
         let from = self.state.transfers.source;
+        let is_foreign = self.links.is_foreign(from);
         let of_brokers = self.is_of_brokers(publication);
         for group in route.groups() {
             let partition = self.groups.partition_of(*group).filter(|partition| lacks(*partition));
             let Some(partition) = partition.filter(|_| self.deals_here(from, *group, of_brokers)) else { continue };
             let id = self.groups.id_of_exchange(*group, name);
             let is_dealt = self.state.exchanges.marks.has_deal(QoS::ExactlyOnce, id);
-            if is_dealt || self.groups.kept.waits_for(id) {
+            if is_dealt || self.groups.kept.waits_for(self.state, id, is_foreign) {
                 continue;
             }
             let passes = !of_brokers && self.groups.passing(self.links, from).has(partition);

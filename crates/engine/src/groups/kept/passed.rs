@@ -51,17 +51,6 @@ impl Passed {
         !self.present.is_empty()
     }
 
-    /// The confirmation of the present message waits for the next homes. Without a ticket no node waits for it.
-    pub(crate) fn hold(&mut self, origin: ShardId, ticket: Option<Ticket>, refused: Option<Reason>) {
-        let ids = std::mem::take(&mut self.present);
-        let Some(ticket) = ticket else { return };
-        self.made += 1;
-        self.open.insert(self.made, Open { origin, ticket, refused, left: ids.len() });
-        for id in ids {
-            self.waiting.entry(id).or_default().push(self.made);
-        }
-    }
-
     /// A message is kept no more: the next home has it, or it has ended here.
     pub(super) fn end(&mut self, id: u64) {
         for number in self.waiting.remove(&id).unwrap_or_default() {
@@ -119,13 +108,33 @@ impl Kept {
         true
     }
 
-    /// The present message is also waited for under the id of one that is kept already. Returns whether there is one.
-    pub(crate) fn waits_for(&mut self, id: u64) -> bool {
+    /// Whether the present message is kept already, and passed on. The confirmation to a shard of another node waits for
+    /// the next home. The answer to a publisher of this node waits for the store.
+    pub(crate) fn waits_for(&mut self, state: &mut ShardState, id: u64, is_foreign: bool) -> bool {
         let is_passed = self.deals.get(&id).is_some_and(|deal| deal.name.is_some());
-        if is_passed {
+        if is_passed && is_foreign {
             self.passed.present.push(id);
+        } else if is_passed {
+            self.store_passed(state, id);
         }
         is_passed
+    }
+
+    /// The confirmation of the present message waits for the next homes that do not have it yet. Without a ticket no node
+    /// waits for it.
+    pub(crate) fn hold(&mut self, origin: ShardId, ticket: Option<Ticket>, refused: Option<Reason>) {
+        let ids = std::mem::take(&mut self.passed.present);
+        let Some(ticket) = ticket else { return };
+        let ids: Vec<u64> = ids.into_iter().filter(|id| self.has(*id)).collect();
+        if ids.is_empty() {
+            return self.passed.ready.push((origin, Promised::Confirm { ticket, refused }));
+        }
+        self.passed.made += 1;
+        let number = self.passed.made;
+        self.passed.open.insert(number, Open { origin, ticket, refused, left: ids.len() });
+        for id in ids {
+            self.passed.waiting.entry(id).or_default().push(number);
+        }
     }
 
     /// Stores a message that is in memory only, since the shard that passed it here forgets it.

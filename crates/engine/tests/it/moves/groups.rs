@@ -627,6 +627,51 @@ fn a_deal_comes_once_if_its_home_is_killed_after_handing_over() {
 }
 
 #[test]
+fn a_message_does_not_wait_for_the_deal_of_another() {
+    let world = four();
+    let topic = group_at(&world, 0);
+    let member = member_at(&world, 3, &topic);
+    let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(publisher.clone());
+    commit_move_of(&world, &topic, 1);
+    world.read_table(0);
+    world.read_table(1);
+    world.hold(2, 0);
+    let id = client.send_publish(message(&topic, "x").qos2()).expect("a packet id");
+    world.run();
+    // The session of the publisher comes to node 0, which passes the message on to node 1.
+    world.begin_move(2, 0, &publisher.client_id);
+    world.advance_move();
+    world.advance_move();
+    world.hold(0, 1);
+    world.release(2, 0);
+    assert_eq!(world.gauges().kept_deals, 1, "node 1 has not got it");
+    for _ in 0..3 {
+        world.advance_move();
+    }
+    // Node 3 has its messages dealt at node 0 still, and so has node 0.
+    world.read_table(0);
+    world.read_table(2);
+    world.run();
+    let client = world.connect(publisher.accept_on(0));
+    let mut again = message(&topic, "x").qos2();
+    (again.dup, again.id) = (true, Some(id));
+    client.send_publish(again);
+    world.run();
+    world.release(0, 1);
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    client.expect_answer(PacketType::PubComp, id);
+    world.read_all_tables();
+    world.run();
+    let plain = world.connect(v5(&world.name_on(0, "plain ")));
+    plain.subscribe("plain", ExactlyOnce);
+    let other = world.connect(v5(&world.name_on(3, "other ")));
+    assert_eq!(other.publish(message("plain", "y").qos2()), ReasonCode::Success);
+    assert_eq!(plain.payloads(), ["y"]);
+    comes_to(&world, member);
+}
+
+#[test]
 fn an_orchestrator_gives_unanswered_deals_to_the_next_home() {
     let world = World::stored_orchestrators(4, 1);
     let broker = world.broker("a");
