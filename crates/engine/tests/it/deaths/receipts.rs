@@ -83,6 +83,8 @@ fn a_former_home_calls_no_node_unknown() {
     asks.publish_later(asking(&truck.client_id));
     world.run();
     assert_eq!(receipts_of(&asks), Vec::<String>::new());
+    let owed = world.engine(0, |engine, _| engine.questions().owed(partition));
+    assert_eq!(owed.wills, 0, "the old home owes a receipt: {owed:?}");
     world.end_move();
     world.run();
     let node = world.connect(truck.accept_on(1));
