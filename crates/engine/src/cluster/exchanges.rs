@@ -14,7 +14,7 @@ pub(crate) mod marks;
 
 use crate::cluster::transfer::Transfers;
 use crate::hash::hash_bytes;
-use crate::ids::{Partitions, SessionKey, ShardPosition};
+use crate::ids::{PartitionId, Partitions, SessionKey, ShardPosition};
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};
 use crate::link::envelope::Ticket;
@@ -43,6 +43,8 @@ pub(crate) struct Exchanges {
     of_process: Partitions,
     /// Partitions that have been taken in and are not served yet.
     arrived: Partitions,
+    /// Partitions whose sessions have left, while the roster may still name this shard as their home.
+    forgotten: Partitions,
     /// The name of the next message.
     coming: Option<Box<ExchangeWord>>,
     pub marks: Marks,
@@ -57,6 +59,7 @@ impl Exchanges {
             here: Partitions::NONE,
             of_process: Partitions::NONE,
             arrived: Partitions::NONE,
+            forgotten: Partitions::NONE,
             coming: None,
             marks: Marks::default(),
         }
@@ -67,16 +70,29 @@ impl Exchanges {
         let served = |partition| !roster.misses(partition);
         self.here = Partitions::that(|it| served(it) && roster.home_of(it) == place.shard);
         self.of_process = Partitions::that(|it| served(it) && roster.is_own(roster.home_of(it)));
+        self.forgotten = self.forgotten.among(Partitions::that(|it| roster.home_of(it) == place.shard));
     }
 
     /// The sessions of these partitions are here, before others are notified.
     pub(crate) fn note_arrived(&mut self, partitions: Partitions) {
         self.arrived = self.arrived.with(partitions);
+        self.forgotten = self.forgotten.without(partitions);
     }
 
     /// The sessions of these partitions are not here any more.
     pub(crate) fn note_left(&mut self, partitions: Partitions) {
         self.arrived = self.arrived.without(partitions);
+        self.forgotten = self.forgotten.with(partitions);
+    }
+
+    /// These partitions are served here, with the sessions that there are.
+    pub(crate) fn note_served(&mut self, partitions: Partitions) {
+        self.forgotten = self.forgotten.without(partitions);
+    }
+
+    /// Whether the sessions of a partition have left before the roster says so.
+    pub(crate) fn has_forgotten(&self, partition: PartitionId) -> bool {
+        self.forgotten.has(partition)
     }
 
     /// Partitions whose sessions receive the messages delivered on this shard.

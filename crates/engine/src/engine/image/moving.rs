@@ -15,6 +15,7 @@ use crate::image::Owed;
 use crate::image::moving::{PartitionImage, Snapshot};
 use crate::journal::keys::Key;
 use crate::now::Now;
+use crate::orchestrator::homes::Home;
 use crate::timers::Timer;
 use crate::topics::is_own_topic;
 
@@ -36,6 +37,8 @@ impl MoveCalls<'_> {
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         let moving = self.engine.state.moving;
         self.engine.state.moving = moving.without(partitions);
+        let homes = &self.engine.homes;
+        self.engine.state.exchanges.note_served(partitions.filtered(|it| homes.meant(it) == Home::Here));
         self.engine.handover.sent.forget(partitions);
         self.schedule_wills(now, moving.without(self.engine.state.moving));
         self.engine.handover.parting = self.engine.handover.parting.without(partitions);

@@ -99,8 +99,10 @@ impl Reach<'_> {
         let is_node = |key: SessionKey| self.state.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
         match address {
             Some(Address::Node(id)) => {
-                let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.links.place.shard;
-                if here && !self.state.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
+                // A shard whose sessions are away knows nothing of the node.
+                let partition = partition_of(publication.tenant, &id);
+                let knows = self.links.roster.works(partition) && !self.state.exchanges.has_forgotten(partition);
+                if knows && !self.state.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
                     self.state.reports().tell_unknown(&id, publication);
                 }
             }
