@@ -19,7 +19,7 @@ pub(crate) fn run(directory: &Path, incomplete: bool) -> Exit {
     import(directory, &mut BufReader::with_capacity(BUFFER, stdin().lock()), completeness)
 }
 
-/// What a broker keeps beside its store.
+/// Files of a broker beside its store.
 fn companions() -> Vec<&'static str> {
     COMPANIONS.into_iter().chain([ARCHIVES]).collect()
 }

@@ -74,7 +74,7 @@ impl<K: Clone + Eq + Hash, L: Line> Line for RoundRobin<K, L> {
 }
 
 impl Turns {
-    /// Puts a request behind those of its user at its address.
+    /// Puts a request behind other requests of its user at its address.
     pub(super) fn push(&mut self, job: Job) {
         let (address, user) = (network_of(&job.request), job.request.user_name.clone());
         self.addresses.line(address).line(user).push_back(job);
