@@ -50,21 +50,15 @@ fn a_message_is_confirmed_to_other_nodes_after_its_commit() {
     let opens = Opens(Arc::clone(&gate));
     gate.set_shut(true);
     publisher.send(&publish_at("kept", b"second", 1, 9, false));
-    while taken() == taken_before {
-        std::thread::yield_now();
-    }
+    until("the message", || taken() != taken_before);
     // The turn that has taken it is over when the shard answers once more.
     taken();
     assert_eq!(said(), said_before, "the word of it has left before the commit");
     expect_nothing(&mut publisher);
     let disk_waits = || world.nodes["b"].store_status().unwrap().waits_for_disk() > Duration::ZERO;
-    while !disk_waits() {
-        std::thread::yield_now();
-    }
+    until("a wait for the disk", disk_waits);
     drop(opens);
     publisher.expect(&[0x40, 2, 0, 9]);
-    while disk_waits() {
-        std::thread::yield_now();
-    }
+    until("the end of the wait for the disk", || !disk_waits());
     assert_eq!(receive_message(&mut keeps).payload, "second");
 }

@@ -26,17 +26,13 @@ fn move_all_but(world: &mut World, id: u64, (from, to): (&str, &str), left_out: 
     let partitions: Partitions = moved.iter().map(|it| PartitionId(*it)).collect();
     let old = world.nodes[from].handle();
     old.moves().begin_to_leave(partitions, left_out).unwrap();
-    while old.moves().let_clients_leave().unwrap() > 0 {
-        std::thread::yield_now();
-    }
+    until("the leave of all clients", || old.moves().let_clients_leave().unwrap() == 0);
     meanwhile();
     old.moves().hold_partitions(partitions, None).unwrap();
     let images = old.moves().snapshot_for_node(partitions, u64::MAX, id).unwrap().expect("no queue is in a store");
     let new = world.nodes[to].handle();
     new.moves().arrive_from_node(images, id).unwrap();
-    while !old.moves().is_cut(id).unwrap() {
-        std::thread::yield_now();
-    }
+    until("the cut", || old.moves().is_cut(id).unwrap());
     let rest = old.moves().take_transfer_rest(id).unwrap();
     new.moves().finish_transfer(id, rest).unwrap();
     world.given.extend(moved.into_iter().map(|it| (it, to.to_owned())));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::{ListenerSettings, PARTITIONS, ShardId};
 use tidegate_node::{
@@ -137,9 +137,7 @@ impl World {
 
     /// Waits until something is so on a node.
     pub(super) fn wait(&self, of: &str, so: impl Fn(&ClusterStatus) -> bool) {
-        while !so(&self.status(of)) {
-            std::thread::yield_now();
-        }
+        until(&format!("a state of node {of}"), || so(&self.status(of)));
     }
 
     /// Waits until all nodes know the interest of all others.
@@ -165,6 +163,18 @@ impl World {
             let shards: Vec<ShardId> = report.shards.iter().map(|shard| shard.shard).collect();
             assert_eq!(shards.len(), usize::from(node.handle().shards()));
         }
+    }
+}
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+pub(super) fn until(what: &str, so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < PATIENCE, "{what} has not come within {PATIENCE:?}");
+        std::thread::yield_now();
     }
 }
 
