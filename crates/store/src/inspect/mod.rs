@@ -88,7 +88,7 @@ fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// A file of a directory that belongs to neither a store nor its file system, nor to a backup or an import that was
-/// interrupted, and is none of the files beside a store.
+/// interrupted, and does not belong to the files beside a store.
 fn foreign<'a>(names: &'a [String], companions: &[&str]) -> Option<&'a String> {
     let known = [aside::LOCK, LOST_AND_FOUND, backup::MARK, backup::MARK_ASIDE, aside::ASIDE];
     names.iter().find(|name| {
