@@ -182,13 +182,11 @@ impl Preparation {
             if !is_free {
                 return Ok(Progress::Waiting);
             }
-            let next = match &self.round {
-                Some(round) => round.front().cloned(),
-                None => {
-                    self.begin_round(steps)?;
-                    continue;
-                }
+            let Some(round) = &self.round else {
+                self.begin_round(steps)?;
+                continue;
             };
+            let next = round.front().cloned();
             let Some((shard, queue)) = next else {
                 (self.round, self.rounds) = (None, self.rounds + 1);
                 return Ok(Progress::RoundOver);

@@ -166,14 +166,14 @@ impl World {
     }
 }
 
-/// How long a test waits for what must come.
+/// The longest wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is so.
 pub(super) fn until(what: &str, so: impl Fn() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < PATIENCE, "{what} has not come within {PATIENCE:?}");
+        assert!(began.elapsed() < PATIENCE, "no {what} within {PATIENCE:?}");
         std::thread::yield_now();
     }
 }
