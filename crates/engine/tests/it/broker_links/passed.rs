@@ -5,27 +5,26 @@ use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
 
-/// Two members in front of brokers `a` and `b`, and a client at home on each.
-fn two() -> (World, [Broker; 2], [Client; 2]) {
+/// Two members in front of two brokers, and a client at home on each; the second one has subscribed to `t`. The broker
+/// that gets messages of this topic comes first.
+fn with_subscriber() -> (World, [Broker; 2], [Client; 2]) {
     let world = World::orchestrators(2, 1);
-    let brokers = ["a", "b"].map(|name| world.broker(name));
-    for broker in &brokers {
-        broker.set_at(1);
-    }
-    let clients = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
-    (world, brokers, clients)
+    let [a, b] = ["a", "b"].map(|name| world.broker(name));
+    a.set_at(1);
+    b.set_at(1);
+    let [here, there] = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
+    there.subscribe("t", ExactlyOnce);
+    here.publish(message("t", "scout").qos1());
+    there.expect_publish("t", "scout");
+    let brokers = if a.taken().is_empty() { [b, a] } else { [a, b] };
+    settled(&world);
+    (world, brokers, [here, there])
 }
 
-/// The broker that gets messages of a topic, and the other one.
-fn holder_of<'b>(brokers: &'b [Broker; 2], client: &Client, topic: &str) -> [&'b Broker; 2] {
-    client.publish(message(topic, "scout").qos1());
-    let [a, b] = brokers;
-    if a.taken().is_empty() { [b, a] } else { [a, b] }
-}
-
-/// The name by which the second member is known to a broker.
-fn second_at(broker: &Broker) -> String {
-    format!("member-1-{}", broker.name())
+/// A broker sends the second member nothing from now on.
+fn hold_up_second(broker: &Broker) {
+    let second = format!("member-1-{}", broker.name());
+    broker.now(|ways| ways.holds_up = Some(second));
 }
 
 /// Bytes that the first member keeps.
@@ -46,14 +45,9 @@ fn numbers() -> Vec<String> {
 #[test]
 fn a_dead_broker_costs_other_members_no_message() {
     for qos in [AtLeastOnce, ExactlyOnce] {
-        let (world, brokers, [here, there]) = two();
-        there.subscribe("t", ExactlyOnce);
-        let [holder, other] = holder_of(&brokers, &here, "t");
-        there.expect_publish("t", "scout");
-        other.taken();
+        let (world, [holder, other], [here, there]) = with_subscriber();
         let before = settled(&world);
-        let slow = second_at(holder);
-        holder.now(|ways| ways.holds_up = Some(slow));
+        hold_up_second(&holder);
         for number in numbers() {
             here.publish(message("t", &number).qos(qos));
         }
@@ -71,14 +65,10 @@ fn a_dead_broker_costs_other_members_no_message() {
 
 #[test]
 fn a_broker_that_returns_without_messages_gets_them_again() {
-    let (world, brokers, [here, there]) = two();
-    there.subscribe("t", ExactlyOnce);
-    let [holder, _] = holder_of(&brokers, &here, "t");
-    there.expect_publish("t", "scout");
+    let (world, [holder, _], [here, there]) = with_subscriber();
     holder.save();
     let before = settled(&world);
-    let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = Some(slow));
+    hold_up_second(&holder);
     for number in numbers() {
         here.publish(message("t", &number).qos(ExactlyOnce));
     }
@@ -96,11 +86,7 @@ fn a_broker_that_returns_without_messages_gets_them_again() {
 
 #[test]
 fn messages_that_all_members_have_are_settled() {
-    let (world, brokers, [here, there]) = two();
-    there.subscribe("t", ExactlyOnce);
-    let [holder, other] = holder_of(&brokers, &here, "t");
-    there.expect_publish("t", "scout");
-    other.taken();
+    let (world, [holder, other], [here, there]) = with_subscriber();
     let before = settled(&world);
     for number in numbers() {
         here.publish(message("t", &number).qos1());
@@ -115,12 +101,8 @@ fn messages_that_all_members_have_are_settled() {
 
 #[test]
 fn messages_are_kept_for_a_member_for_a_bounded_time() {
-    let (world, brokers, [here, _]) = two();
-    let [holder, other] = holder_of(&brokers, &here, "t");
-    world.advance(seconds(1));
-    other.taken();
-    let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = Some(slow));
+    let (world, [holder, _], [here, _]) = with_subscriber();
+    hold_up_second(&holder);
     here.publish(message("t", "x").qos1());
     holder.drain().expect("another broker");
     world.advance(seconds(30));
@@ -131,14 +113,9 @@ fn messages_are_kept_for_a_member_for_a_bounded_time() {
 
 #[test]
 fn few_messages_are_kept_for_a_member_that_does_not_answer() {
-    let (world, brokers, [here, there]) = two();
-    there.subscribe("t", AtLeastOnce);
-    let [holder, other] = holder_of(&brokers, &here, "t");
-    there.expect_publish("t", "scout");
-    other.taken();
+    let (world, [holder, _], [here, there]) = with_subscriber();
     let before = settled(&world);
-    let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = Some(slow));
+    hold_up_second(&holder);
     for _ in 0..2_000 {
         here.publish_later(message("t", "x").qos1());
     }
@@ -154,14 +131,8 @@ fn few_messages_are_kept_for_a_member_that_does_not_answer() {
 
 #[test]
 fn a_message_is_kept_while_a_member_has_no_link() {
-    let (world, brokers, [here, there]) = two();
-    there.subscribe("t", ExactlyOnce);
-    let [holder, other] = holder_of(&brokers, &here, "t");
-    there.expect_publish("t", "scout");
-    other.taken();
-    settled(&world);
-    let slow = second_at(holder);
-    holder.now(|ways| ways.holds_up = Some(slow));
+    let (world, [holder, _], [here, there]) = with_subscriber();
+    hold_up_second(&holder);
     world.break_link(0, 1, 0);
     world.run();
     here.publish(message("t", "x").qos(ExactlyOnce));
