@@ -369,6 +369,11 @@ impl Stepped {
         self.shared.fill_reserve();
     }
 
+    /// Asks the disk how much room there is, as the writing thread does in time.
+    pub fn measure_free_space(&mut self) {
+        self.shared.measure_free_space();
+    }
+
     /// Makes a spare file of the journal, as the merging thread does in time.
     ///
     /// # Errors
