@@ -1,5 +1,6 @@
 """What docs/runbooks.md says of faults, each brought about by its commands."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -234,7 +235,7 @@ class ClusterRunbooks(Runbook):
         self.way = Cut(self.bus_port)
         self.addCleanup(self.way.cut)
         self.nodes = [self.start_node(name) for name in "abc"]
-        self.until(lambda: all(get(node, "/readyz")[0] == 200 for node in self.nodes), "the cluster does not get ready")
+        self.until(self.rests, "the cluster does not come to rest")
 
     def start_bus(self):
         command = [NATS, "-js", "-sd", self.folder / "bus", "-a", "127.0.0.1", "-p", str(self.bus_port)]
@@ -253,16 +254,35 @@ class ClusterRunbooks(Runbook):
     def start_node(self, name):
         port = self.way.port if name == "c" else self.bus_port
         return self.start("--node", name, "--bus", f"nats://127.0.0.1:{port}", "--data", str(self.folder / name),
-                          "--set", "cluster.lease=3s", "--set", "mirror.max_bytes=256MiB")
+                          "--set", "cluster.lease=6s", "--set", "cluster.settle=0", "--set", "mirror.max_bytes=256MiB")
+
+    def rests(self):
+        """Whether all nodes are ready, and know that each serves its share: a ready node may still wait for partitions."""
+        if any(get(node, "/readyz")[0] != 200 for node in self.nodes):
+            return False
+        views = [json.loads(get(node, "/api/v1/cluster")[1]) for node in self.nodes]
+        agree = all(not view["moves"] and view["epoch_in_force"] == views[0]["epoch"] for view in views)
+        served = [view["served"] for view in views]
+        return agree and sum(served) == 1024 and min(served) == 1024 // len(served)
+
+    def connect(self, kind, *arguments, **named):
+        """A client. It is refused while its partition moves or no node serves it, and connects again as clients do."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return kind(*arguments, **named)
+            except AssertionError:
+                self.assertLess(time.monotonic(), end, f"{arguments} is not served")
+                time.sleep(0.05)
 
     def client_away(self, node):
         """Names of sessions, some of which are at home at each node, and a message that each is owed."""
         names = [f"away-{number}" for number in range(12)]
         for name in names:
-            client = Client(node, name, clean=False, expiry=3600)
+            client = self.connect(Client, node, name, clean=False, expiry=3600)
             client.subscribe("gate", qos=1)
             client.leave()
-        sender = Client(node)
+        sender = self.connect(Client, node)
         sender.publish("gate", "open", qos=1)
         sender.leave()
         return names
@@ -270,14 +290,7 @@ class ClusterRunbooks(Runbook):
     def fetch(self, node, names):
         """Each session gets its message once another node serves it; until then its client is refused."""
         for name in names:
-            client = None
-            end = time.monotonic() + PATIENCE
-            while client is None:
-                try:
-                    client = Client(node, name, clean=False, expiry=3600)
-                except AssertionError:
-                    self.assertLess(time.monotonic(), end, f"{name} is not served")
-                    time.sleep(0.05)
+            client = self.connect(Client, node, name, clean=False, expiry=3600)
             self.assertEqual(client.payloads(), ["open"])
             client.leave()
 
@@ -296,10 +309,10 @@ class ClusterRunbooks(Runbook):
 
     def test_bus_lost(self):
         first = self.nodes[0]
-        client = Client(first, "steady", version=MQTT_3_1_1, clean=False)
+        client = self.connect(Client, first, "steady", version=MQTT_3_1_1, clean=False)
         self.addCleanup(client.leave)
         client.subscribe("gate", qos=1)
-        sender = Wire(first, b"sender")
+        sender = self.connect(Wire, first, b"sender")
         self.addCleanup(sender.close)
         self.bus.kill()
         for node in self.nodes:
@@ -318,7 +331,7 @@ class ClusterRunbooks(Runbook):
     def test_network_split(self):
         first, _, lonely = self.nodes
         names = self.client_away(lonely)
-        sender = Client(lonely, "sender")
+        sender = self.connect(Client, lonely, "sender")
         self.way.cut()
         self.until(lambda: get(lonely, "/readyz")[0] == 503, "a node without its bus says ready")
         self.until(lambda: metric(first, "tidegate_cluster_nodes") == 2, "the lonely node still counts")
