@@ -6,6 +6,8 @@
 #[expect(dead_code, reason = "the tests of the command line use all of it")]
 mod broker;
 
+use std::time::Duration;
+
 use broker::Broker;
 use tidegate_conformance::{Options, run};
 
@@ -17,6 +19,8 @@ fn conforms(arguments: &[&str]) {
     let mut options = Options::new(broker.address("mqtt://"));
     options.websocket = Some(broker.address("ws://").to_owned());
     options.strict = true;
+    // Other tests need the processors, too.
+    options.patience = Duration::from_secs(30);
     let report = run(&options).unwrap();
     let failures: String = report.failures().map(tidegate_conformance::Result::explain).collect();
     assert!(failures.is_empty(), "{failures}\n{}", report.summary());

@@ -67,7 +67,7 @@ pub(crate) fn appends_during_an_outage_are_stored_after_it<D: Outages>(deploymen
 
 pub(crate) fn a_late_append_fails_and_says_whether_it_may_be_stored<D: Outages>(deployment: &mut D) {
     let (observer, changes) = observer();
-    let settings = Settings { max_waiting_time: Duration::from_secs(1), ..settings() };
+    let settings = Settings { max_waiting_time: Duration::from_secs(5), ..settings() };
     let client = Client(deployment.bus_with(settings, observer));
     client.create(LogSpec::fenced(log("state"), 1)).unwrap();
     let state = place("state", 0);

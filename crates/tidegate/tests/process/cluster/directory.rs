@@ -39,7 +39,7 @@ fn server(cluster: &Cluster, lock: &str) -> usize {
 
 #[test]
 fn nothing_is_lost_when_nodes_die_that_serve_the_bus() {
-    let (mut cluster, lock) = cluster(3, "3s");
+    let (mut cluster, lock) = cluster(3, "10s");
     let ids: Vec<String> = (0..9).map(|number| cluster.id_at(number % 3, &format!("reader-{number}"))).collect();
     for (number, id) in ids.iter().enumerate() {
         cluster.subscribe(number % 3, id);

@@ -32,7 +32,7 @@ fn retained(cluster: &Cluster, which: usize, count: usize) -> Vec<String> {
 
 #[test]
 fn others_deliver_a_killed_node_s_messages_once() {
-    let mut cluster = Cluster::durable(3, "2s");
+    let mut cluster = Cluster::durable(3, "10s");
     let ids: Vec<String> =
         [A, B, C, C, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
     for (number, id) in ids.iter().enumerate() {
@@ -93,7 +93,7 @@ fn a_killed_node_is_replaced_before_its_lease_ends() {
 
 #[test]
 fn a_second_death_around_the_first_takeover_loses_nothing() {
-    let mut cluster = Cluster::durable(3, "2s");
+    let mut cluster = Cluster::durable(3, "10s");
     let ids: Vec<String> = [A, B, C, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
     for id in &ids {
         cluster.subscribe(A, id);
@@ -112,7 +112,7 @@ fn a_second_death_around_the_first_takeover_loses_nothing() {
 
 #[test]
 fn messages_for_a_dead_node_are_acknowledged_when_they_are_safe() {
-    let mut cluster = Cluster::durable(3, "3s");
+    let mut cluster = Cluster::durable(3, "10s");
     let id = cluster.id_at(C, "keeps");
     cluster.subscribe(A, &id);
     let killed = cluster.nodes[C].take().unwrap();
@@ -131,6 +131,6 @@ fn messages_for_a_dead_node_are_acknowledged_when_they_are_safe() {
 
 #[test]
 fn without_a_copy_a_dead_node_s_partitions_begin_empty() {
-    let mut cluster = Cluster::with_lease(2, "1s");
+    let mut cluster = Cluster::with_lease(2, "5s");
     assert_eq!(kill(&mut cluster, B), (0, 512));
 }

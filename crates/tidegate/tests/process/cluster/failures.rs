@@ -12,7 +12,7 @@ const PUBACK: u8 = 0x40;
 
 #[test]
 fn the_partitions_of_a_killed_node_begin_empty_at_the_others() {
-    let mut cluster = Cluster::with_lease(3, "2s");
+    let mut cluster = Cluster::with_lease(3, "6s");
     let (stays, dies) = (cluster.id_at(A, "stays"), cluster.id_at(C, "dies"));
     cluster.subscribe(B, &stays);
     cluster.subscribe(A, &dies);
@@ -45,7 +45,7 @@ fn stands_still(process: u32) -> bool {
 
 #[test]
 fn a_node_frozen_for_longer_than_its_lease_acknowledges_nothing() {
-    let cluster = Cluster::with_lease(2, "2s");
+    let cluster = Cluster::with_lease(2, "6s");
     let id = cluster.id_at(B, "victim");
     let mut client = connect(cluster.port(B), &id).unwrap();
     client.write_all(&publish_packet("a", 1)).unwrap();
@@ -97,7 +97,7 @@ fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> 
 fn nodes_without_their_places_end_with_advice_and_lose_nothing() {
     // Who has nothing to hand over, and whose clients are served elsewhere, takes none of this time.
     let patient = ["cluster.leave_timeout=1h", "shutdown.grace=1h"];
-    let mut cluster = Cluster::durable_with(3, "2s", &patient);
+    let mut cluster = Cluster::durable_with(3, "6s", &patient);
     let ids = [A, B, C].map(|home| cluster.id_at(home, "keeps"));
     for (number, id) in ids.iter().enumerate() {
         cluster.subscribe((number + 1) % 3, id);
@@ -203,12 +203,12 @@ fn clients_stay_connected_while_the_bus_is_away_within_a_lease() {
 
 #[test]
 fn clients_stay_connected_while_nats_is_away_beyond_a_lease() {
-    let mut cluster = Cluster::durable(2, "2s");
-    super::outage::outlast(&mut cluster, 4_000);
+    let mut cluster = Cluster::durable(2, "5s");
+    super::outage::outlast(&mut cluster, 8_000);
 }
 
 #[test]
 fn a_node_that_keeps_nothing_also_resumes_when_the_bus_is_back() {
-    let mut cluster = Cluster::with_lease(2, "2s");
-    super::outage::outlast(&mut cluster, 4_000);
+    let mut cluster = Cluster::with_lease(2, "5s");
+    super::outage::outlast(&mut cluster, 8_000);
 }

@@ -25,11 +25,12 @@ mod wiped;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use serde_json::Value;
 use tidegate_engine::{TenantId, partition_of};
 
-use crate::broker::{Broker, Folder, PATIENCE, run, until};
+use crate::broker::{Broker, Folder, PATIENCE, pause, run, until};
 use crate::nats::Nats;
 
 /// The servers of a bus, at an address that they keep.
@@ -232,7 +233,23 @@ fn connect_with_will(port: u16, id: &str, topic: &str) -> TcpStream {
     connect_by(port, 0x0e, &payload).unwrap()
 }
 
+/// A client that its server cannot serve at the moment, since its partition moves or has no home, connects again.
 fn connect_by(port: u16, flags: u8, payload: &[u8]) -> Option<TcpStream> {
+    let begun = Instant::now();
+    loop {
+        match ask_to_connect(port, flags, payload)? {
+            (stream, ACCEPTED) => return Some(stream),
+            (_, SERVER_UNAVAILABLE) if begun.elapsed() < PATIENCE => pause(20),
+            _ => return None,
+        }
+    }
+}
+
+const ACCEPTED: u8 = 0;
+const SERVER_UNAVAILABLE: u8 = 0x88;
+
+/// Sends a CONNECT; returns the reason code of the CONNACK.
+fn ask_to_connect(port: u16, flags: u8, payload: &[u8]) -> Option<(TcpStream, u8)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = [&[0x10, 12 + payload.len() as u8][..], b"\0\x04MQTT\x05", &[flags], b"\0\0\0\0", payload];
@@ -241,7 +258,7 @@ fn connect_by(port: u16, flags: u8, payload: &[u8]) -> Option<TcpStream> {
     stream.read_exact(&mut answer).ok()?;
     let mut rest = vec![0; answer[1].into()];
     stream.read_exact(&mut rest).ok()?;
-    (answer[0] == 0x20 && rest[1] == 0).then_some(stream)
+    (answer[0] == 0x20).then(|| (stream, rest[1]))
 }
 
 /// A PUBLISH of QoS 1.

@@ -125,7 +125,7 @@ fn any_orchestrator_answers_for_all() {
 /// Opens sessions at all of `nodes` orchestrators. The second one is killed while a client publishes at
 /// QoS 2 at the first.
 fn kill_the_second_of(nodes: usize) {
-    let mut fleet = Fleet::start(nodes, "2s");
+    let mut fleet = Fleet::start(nodes, "10s");
     let cluster = &mut fleet.cluster;
     let ids: Vec<String> =
         (0..4 * nodes).map(|number| cluster.id_at(number % nodes, &format!("reader-{number}"))).collect();
@@ -157,7 +157,7 @@ fn a_killed_orchestrator_costs_no_message() {
 /// The dead one is started again at once, while another member works off its connections to brokers.
 #[test]
 fn an_orchestrator_that_returns_costs_no_message() {
-    let mut fleet = Fleet::start(2, "2s");
+    let mut fleet = Fleet::start(2, "10s");
     let cluster = &mut fleet.cluster;
     let ids: Vec<String> = (0..8).map(|number| cluster.id_at(number % 2, &format!("reader-{number}"))).collect();
     for id in &ids {

@@ -45,7 +45,7 @@ fn one_node_runs_a_bridge_and_a_pipeline_until_it_dies() {
         other.address("mqtt://")
     );
     let config = format!("--config={}", folder.write("node.toml", &text));
-    let mut cluster = Cluster::durable_with(3, "2s", &[&config]);
+    let mut cluster = Cluster::durable_with(3, "10s", &[&config]);
     let bridge = "tidegate_bridge_connected{bridge=\"cloud\",end=\"remote\"} 1";
     let pipeline = "tidegate_hub_messages_taken_total{pipeline=\"hot\"}";
     let publish = |cluster: &Cluster, nodes: &[usize], numbers: std::ops::Range<u32>| {

@@ -8,7 +8,7 @@ use super::{A, B, Cluster, connect, until};
 /// that it opens for that is a pipe that no process reads.
 #[test]
 fn a_node_that_does_not_serve_its_share_is_not_ready_and_ends() {
-    let mut cluster = Cluster::durable_with(2, "2s", &["cluster.mirror=false", "cluster.leave_timeout=0"]);
+    let mut cluster = Cluster::durable_with(2, "6s", &["cluster.mirror=false", "cluster.leave_timeout=0"]);
     let pipe = format!("{}/cluster.json.new", cluster.data.as_ref().unwrap().file("b"));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let killed = cluster.nodes[A].take().unwrap();

@@ -35,7 +35,7 @@ level = "orchestrator"
 command = "{{exe}}"
 args = [
   "orchestrator", "--config", "{{dir}}/member.toml", "--node", "{{name}}", "--admin", "{{host}}:{{port.admin}}",
-  "--data", "{{dir}}/data", "--log", "warn", "--set", "cluster.lease=2s", "--set", "mirror.max_bytes=256MiB",
+  "--data", "{{dir}}/data", "--log", "warn", "--set", "cluster.lease=6s", "--set", "mirror.max_bytes=256MiB",
 ]
 ports = ["mqtt", "admin", "tls", "web", "quic"]
 address = "mqtt://{{host}}:{{port}}"

@@ -238,7 +238,7 @@ impl Stage {
         let mut arguments = vec!["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"];
         let to = format!("mqtt://{}", self.other.address("mqtt://"));
         if self.is_cluster() {
-            arguments.extend(["--node", NAMES[which], "--bus", &self.bus, "--set", "cluster.lease=2s"]);
+            arguments.extend(["--node", NAMES[which], "--bus", &self.bus, "--set", "cluster.lease=6s"]);
             arguments.extend(["--set", "cluster.settle=0", "--set", "mirror.max_bytes=256MiB"]);
         } else {
             arguments.extend(["--set", "context.name=gw"]);

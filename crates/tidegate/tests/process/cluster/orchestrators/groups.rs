@@ -68,7 +68,7 @@ impl Group {
 
 #[test]
 fn a_group_over_orchestrators_gets_each_message_once() {
-    let mut fleet = Fleet::start(2, "2s");
+    let mut fleet = Fleet::start(2, "10s");
     let cluster = &mut fleet.cluster;
     let groups = [A, B].map(|which| Group::at(cluster, which));
     let stop = AtomicBool::new(false);
