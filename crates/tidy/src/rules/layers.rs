@@ -107,7 +107,7 @@ const LAYERS: &[Layer] = &[
         tests: &[],
         others: None,
     },
-    Layer { name: "admin-cli", ours: &["units", "admin", "config", "terminal"], tests: &[], others: None },
+    Layer { name: "admin-cli", ours: &["units", "admin", "terminal"], tests: &[], others: None },
     Layer {
         name: "fleet-cli",
         ours: &[
@@ -119,7 +119,6 @@ const LAYERS: &[Layer] = &[
             "client",
             "fleet",
             "dns",
-            "config",
             "logging",
             "process",
             "terminal",
