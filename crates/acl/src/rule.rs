@@ -30,7 +30,6 @@ impl fmt::Display for RuleRef {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Actions {
     pub(crate) publish: bool,
-    /// To subscribe.
     pub(crate) subscribe: bool,
     /// Receiving the messages of a subscription.
     pub(crate) receive: bool,
@@ -40,7 +39,6 @@ impl Actions {
     pub(crate) const ALL: Self = Self { publish: true, subscribe: true, receive: true };
 }
 
-/// A rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) place: RuleRef,

@@ -6,7 +6,6 @@ pub mod clients;
 pub mod drain;
 pub mod kick;
 pub mod meter;
-pub mod ready;
 pub mod reload;
 pub mod why;
 

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_says_when_what_why_and_what_to_do() {
+    fn a_story_has_time_event_reason_and_remedy() {
         let connected = StoryEvent {
             kind: "connected".into(),
             node: "n1".into(),

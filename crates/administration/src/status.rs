@@ -154,7 +154,6 @@ impl BrokerStatus {
         self.phase.store(STOPPING, Ordering::Release);
     }
 
-    /// A status without numbers.
     fn without_numbers(&self) -> Status {
         Status {
             started: self.started,

@@ -14,7 +14,6 @@ use tidegate_bus::{
 };
 use tidegate_meter::{Amounts, Books};
 
-/// The log.
 const LOG: &str = "usage";
 /// Records that it holds at most, and their bytes. Beyond it new ones are refused.
 const MAX_RECORDS: u64 = 1_000_000;
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_writes_what_the_last_process_may_have_left_out() {
+    fn a_restart_writes_records_that_the_last_process_left_out() {
         let folder = std::env::temp_dir().join(format!("tidegate-usage-log-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();

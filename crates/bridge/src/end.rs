@@ -36,7 +36,6 @@ const MAX_WAITING: usize = 70_000;
 /// The same in bytes.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// An end.
 #[derive(Debug)]
 pub(crate) struct End {
     side: Side,

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_only_what_differs_from_the_usual() {
+    fn a_line_has_only_values_other_than_the_defaults() {
         assert_eq!(rule("sensors/#").to_string(), "sensors/# out 0 \"\" \"\"");
         assert_eq!(rule("sensors/# in").to_string(), "sensors/# in 0 \"\" \"\"");
         assert_eq!(rule("# both 2 a/ b/").to_string(), "# both 2 a/ b/");

@@ -85,7 +85,6 @@ impl fmt::Debug for Credentials {
 
 /// Port of NATS where an address names none.
 const NATS_PORT: u16 = 4222;
-/// That of Kafka.
 const KAFKA_PORT: u16 = 9092;
 
 /// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.

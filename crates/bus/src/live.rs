@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_room_is_dropped_and_counted() {
+    fn messages_without_room_are_dropped_and_counted() {
         let settings = Settings { max_ahead: 3, max_ahead_bytes: 20, ..Settings::default() };
         let mailbox = Mailbox::new(SubjectFilter::new("a.*").unwrap(), Arc::new(|| {}), &settings);
         let subscription = Subscription::new(Arc::clone(&mailbox), Box::new(|| {}));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_a_member_has_its_partitions_when_it_hears_of_it() {
+    fn a_new_member_has_its_partitions_when_notified() {
         let seen: Arc<Mutex<Vec<usize>>> = Arc::default();
         let holdings: Arc<std::sync::OnceLock<Arc<Holdings>>> = Arc::default();
         let (heard, asked) = (Arc::clone(&seen), Arc::clone(&holdings));

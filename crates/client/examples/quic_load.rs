@@ -36,7 +36,6 @@ const DATAGRAMS_PER_TURN: usize = 256;
 /// The longest pause, so that the end of standard input is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// One client.
 struct Client {
     handle: ConnectionHandle,
     connection: Connection,

@@ -18,5 +18,7 @@ pub use address::{Address, SocketOptions};
 pub use announce::{Announce, Announced, SocketName};
 pub use connect_error::{ConnectError, TransportError};
 pub use driver::{Driver, Step, Waker};
+#[cfg(feature = "quic")]
+pub use quic::{QuicSettings, QuicStream};
 pub use tls::{TlsConnector, TlsFileError, TlsOptions, TlsVersion};
-pub use websocket::WebSocketError;
+pub use websocket::{WebSocket, WebSocketError};

@@ -28,7 +28,6 @@ const FORMATS: &[(u16, &str)] = &[
     (11_544, "application/vnd.oma.lwm2m+cbor"),
 ];
 
-/// JSON.
 pub(crate) const JSON: u16 = 50;
 /// Links to resources [RFC 6690].
 pub(crate) const LINKS: u16 = 40;

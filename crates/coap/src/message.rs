@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_format_is_refused() {
+    fn a_malformed_message_is_refused() {
         for foreign in [&b""[..], b"\x40\x01\0", b"\x80\x01\0\x01", b"\0\x01\0\x01"] {
             assert_eq!(Message::decode(foreign), Err(FormatError::Foreign), "{foreign:?}");
         }

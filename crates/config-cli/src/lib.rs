@@ -6,5 +6,6 @@ pub mod command;
 pub mod convert;
 mod loading;
 mod named_files;
+pub mod ready;
 
 pub use loading::load;

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_before_addresses_is_refused() {
+    fn an_invalid_prefix_of_addresses_is_refused() {
         for prefix in ["", "/a", "a/", "a//b", "+", "a/#", "$SYS"] {
             let said = load(&format!("[addresses]\nprefix = '{prefix}'\n")).unwrap_err();
             assert!(said.contains("`addresses.prefix` must be levels"), "{said}");

@@ -28,7 +28,6 @@ pub fn without_credentials(text: &str) -> String {
     out
 }
 
-/// One word.
 fn shown(word: &str) -> String {
     let (address, query) = match word.split_once('?') {
         Some((address, _)) => (address, Some(HIDDEN)),
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_left_without_what_lets_one_in() {
+    fn an_address_is_shown_without_credentials() {
         for (text, left) in [
             ("mqtt://me:secret@host:1883", "mqtt://***@host:1883"),
             ("a=mqtt://secret@host", "a=mqtt://***@host"),

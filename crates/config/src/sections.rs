@@ -33,9 +33,7 @@ pub use store::{STORE, Store, StoreDurability};
 
 /// One second, in the milliseconds that ranges of durations count.
 const SECOND: u64 = 1_000;
-/// One hour.
 const HOUR: u64 = 3_600 * SECOND;
-/// One day.
 const DAY: u64 = 24 * HOUR;
 
 /// The largest remaining length that the wire format can say, and so the largest packet that may be advertised.

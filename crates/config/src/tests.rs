@@ -136,7 +136,7 @@ hint: write [queue] on a line of its own, and the keys below it",
 }
 
 #[test]
-fn values_of_the_wrong_type_say_what_to_write() {
+fn values_of_the_wrong_type_name_the_right_form() {
     says(
         "[limits]\nconnect_timeout = 30\n",
         "
@@ -363,7 +363,7 @@ fn engine_defaults_are_ours() {
 }
 
 #[test]
-fn what_the_broker_has_is_divided_between_shards() {
+fn the_limits_of_the_broker_are_divided_between_shards() {
     let config = from_file("[limits]\nmax_sessions = 10\n[[listener]]\nmax_connections = 3\n").unwrap();
     let settings = config.engine_settings(4);
     assert_eq!(settings.limits.max_sessions, 3);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_said_at_its_line() {
+    fn conflicting_keys_are_reported_at_their_line() {
         let tls = "address = \"mqtts://0.0.0.0:8883\"\n";
         let with = "address = \"mqtts://0.0.0.0:8883\"\ncertificate = \"a\"\nkey = \"a\"\n";
         for (keys, line, part) in [

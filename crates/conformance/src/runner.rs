@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_not_there_is_an_error_that_says_what_to_do() {
+    fn a_missing_broker_is_an_error_with_a_remedy() {
         let options = Options::new("127.0.0.1:1");
         let error = run(&options).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("127.0.0.1:1") && error.contains("--broker"), "{error}");

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_an_error_and_nothing_more() {
+    fn a_failing_expression_is_an_error_and_nothing_more() {
         let context = json!({ "speed": 52 });
         assert!(matches!(truth("context.color == 'red'", &context), Err(ExpressionError::Failed(_))));
         assert!(matches!(truth("context.speed / 0 == 1", &context), Err(ExpressionError::Failed(_))));

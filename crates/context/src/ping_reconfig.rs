@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_settings_are_refused() {
         let rates = |settings: &mut ReconfigSettings| settings.factors.swap(0, 1);
         assert_eq!(reconfig(rates).unwrap_err(), ReconfigError::Rates);
         assert_eq!(reconfig(|settings| settings.factors[0].factor = 0.0).unwrap_err(), ReconfigError::Factor);

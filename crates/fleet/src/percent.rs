@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_means_something_in_an_address_is_escaped() {
+    fn reserved_characters_of_an_address_are_escaped() {
         assert_eq!(escape("a-Z_0.~"), "a-Z_0.~");
         assert_eq!(escape("p@ss:w/\u{e4}%"), "p%40ss%3Aw%2F%C3%A4%25");
         assert_eq!(unescape("p%40ss%3Aw%2F%C3%a4%25").as_deref(), Some("p@ss:w/\u{e4}%"));

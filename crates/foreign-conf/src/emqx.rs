@@ -184,7 +184,6 @@ pub(crate) const KEYS: &[Key] = &[
     refused("topic_metrics.**", "see docs/metrics.md"),
 ];
 
-/// Reads the file.
 pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Draft, ConvertError> {
     let entries = hocon::parse(&file.name, &file.text, read)?;
     if !entries.is_empty()

@@ -3,7 +3,6 @@
 /// Deepest nesting.
 const MAX_DEPTH: usize = 16;
 
-/// A term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     Tuple(Vec<Self>),

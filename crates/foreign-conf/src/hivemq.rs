@@ -117,7 +117,6 @@ pub(crate) const KEYS: &[Key] = &[
     changed("internal.**", OPERATION),
 ];
 
-/// Reads the file.
 pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Draft, ConvertError> {
     let entries = elements(file, "hivemq")?.ok_or(ConvertError::NotTheirs("HiveMQ"))?;
     let mut draft = Draft::new(entries);

@@ -101,7 +101,6 @@ pub(crate) const fn every(
     Key { pattern, restricts: false, how, rule: Rule::EveryListener(ours, with) }
 }
 
-/// A truth.
 pub(crate) fn truth(entry: &Entry) -> Translated {
     let truth = entry.truth().ok_or_else(|| ValueError::Truth(entry.value.clone()))?;
     Ok((Value::Truth(truth), None))

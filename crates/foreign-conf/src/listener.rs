@@ -56,7 +56,6 @@ pub(crate) enum Shown {
     Required,
 }
 
-/// A listener.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each flag is a setting of the other broker")]
 pub(crate) struct Listener {

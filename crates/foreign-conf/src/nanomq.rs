@@ -76,7 +76,6 @@ pub(crate) const KEYS: &[Key] = &[
     closes("preset.**", "", "preset sessions are not made"),
 ];
 
-/// Reads the file.
 pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Draft, ConvertError> {
     let entries = hocon::parse(&file.name, &file.text, read)?;
     if !entries.is_empty()

@@ -129,7 +129,6 @@ const OPTIONS: &[&str] = &[
     "tls_handshake_timeout",
 ];
 
-/// Reads the file.
 pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Draft, ConvertError> {
     let entries = lines(&file.name, &file.text);
     if !entries.is_empty()

@@ -63,7 +63,6 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// An answer.
 pub(crate) type Answer = Response<Body>;
 
 /// An answer without a body.
@@ -81,7 +80,6 @@ pub(crate) fn length(answer: &Answer) -> u64 {
     }
 }
 
-/// An answer in JSON.
 pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
     json_text(status, value.to_string())
 }

@@ -151,7 +151,6 @@ mod tests {
     use super::*;
     use tidegate_client::{MessageProperties, QoS, TopicNameBuf};
 
-    /// Polls once.
     fn once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(std::task::Waker::noop()))
     }

@@ -33,14 +33,12 @@ const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Requests for a queue that wait for its task.
 const MAX_ORDERS: usize = 16;
 
-/// Which queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QueueId {
     /// The number of the tenant.
     pub(crate) tenant: u16,
     /// The user whose queue it is; empty for clients without a user.
     pub(crate) user: String,
-    /// Its name.
     pub(crate) name: String,
 }
 

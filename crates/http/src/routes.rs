@@ -42,7 +42,6 @@ DELETE /queue/NAME forgets a queue
 GET /history?filter=FILTER&from=1h&limit=100 reads messages of the past
 ";
 impl Visitor {
-    /// Answers a request.
     pub(crate) async fn answer(&self, mut request: Request<Incoming>) -> Answer {
         // HTTP/2 has the host in its URI (RFC 9113, section 8.3.1).
         let authority = request.uri().authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());

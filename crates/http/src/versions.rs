@@ -40,7 +40,6 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The name of HTTP/2 in a TLS handshake.
 const H2: &[u8] = b"h2";
 
-/// A version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
     /// HTTP/1.0 and HTTP/1.1.

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_in_memory_needs_no_numbers() {
+    fn a_broker_in_memory_needs_no_numbers() {
         let mut config = Config::default();
         config.tenants.push(Tenant { name: "a".to_owned(), ..Tenant::default() });
         assert_eq!(settle(&config, None, None).unwrap().tenants.len(), 1);

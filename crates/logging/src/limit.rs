@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_come_seldom_are_all_told() {
+    fn rare_lines_are_all_logged() {
         let mut lines = Lines::new();
         // Lines at the limit per minute, for an hour.
         let told = (0..60 * LINES).filter_map(|line| lines.at(line * 60_000 / LINES)).count();

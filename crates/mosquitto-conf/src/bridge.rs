@@ -54,7 +54,6 @@ fn has_fitting_port(address: &str) -> bool {
     port.is_none_or(|port| (1..=65_535).contains(&port))
 }
 
-/// A bridge.
 #[derive(Clone, Debug)]
 pub(crate) struct Bridge {
     /// The line that opened it.

@@ -112,7 +112,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes one line.
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) {
         let taken = match key(line.key) {
             Some(key) => match self.refusal(&line) {

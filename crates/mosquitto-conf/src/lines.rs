@@ -7,7 +7,6 @@ use tidegate_conversion::File;
 /// A line with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// Which of the files.
     pub(crate) file: usize,
     /// Its number, from 1.
     pub(crate) number: usize,

@@ -35,7 +35,6 @@ pub(crate) struct Security<'a> {
     pub(crate) closed: Option<String>,
 }
 
-/// A listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Listener<'a> {
     /// The line that opened it; `None` for Mosquitto's default listener on loopback.

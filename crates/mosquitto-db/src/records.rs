@@ -27,7 +27,6 @@ impl Message {
     }
 }
 
-/// A record.
 pub(crate) enum Record {
     /// A message with its id.
     Message(u64, Message),

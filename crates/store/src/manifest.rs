@@ -8,7 +8,6 @@ use std::fmt::Write;
 use crate::disk::{Disk, read_part};
 use crate::{OpenError, ReadError};
 
-/// Its name.
 pub(crate) const NAME: &str = "MANIFEST";
 /// Its name while it is being written.
 pub(crate) const ASIDE: &str = "MANIFEST.new";
@@ -49,7 +48,6 @@ impl Manifest {
         text
     }
 
-    /// Reads the text.
     pub(crate) fn decode(text: &str) -> Result<Self, ReadError> {
         let damaged = |damage: &str| ReadError::damaged(NAME, 0, damage);
         let version = text.lines().next().and_then(|line| line.strip_prefix("tidegate-store "));

@@ -8,7 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::Disk;
 
-/// Its name.
 pub(crate) const NAME: &str = "RESERVE";
 /// Least that is given back at once, bytes.
 const PORTION: u64 = 1024 * 1024;

@@ -46,7 +46,7 @@ fn one(key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_several_writers_commit_is_loaded_and_found_again() {
+fn batches_of_several_writers_are_found_again() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let (running, commits) = start(&disk, settings());
     let mut model = BTreeMap::new();

@@ -70,13 +70,13 @@ fn drain(
 fn name_the_unanswered(world: &mut World, cycle: u64) {
     let mut found = Vec::new();
     for publisher in &mut world.publishers {
-        if let Some(what) = publisher.unanswered() {
-            found.push(format!("{}: {what}", publisher.session.name));
+        if let Some(missing) = publisher.unanswered() {
+            found.push(format!("{}: {missing}", publisher.session.name));
         }
     }
     for subscriber in &mut world.subscribers {
         let name = subscriber.session.name.clone();
-        found.extend(subscriber.give_up().into_iter().map(|what| format!("{name}: {what}")));
+        found.extend(subscriber.give_up().into_iter().map(|missing| format!("{name}: {missing}")));
     }
     for text in found {
         let text = format!("cycle {cycle}: {text}");

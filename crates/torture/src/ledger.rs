@@ -226,8 +226,8 @@ impl Ledger {
                 (_, QoS::ExactlyOnce) => totals.acknowledged_qos2 += 1,
                 _ => totals.acknowledged_qos1 += 1,
             }
-            let what = if kind == Kind::Will { "owed" } else { "acknowledged" };
-            self.trace.note(entry.topic, clock, id, what, "");
+            let event = if kind == Kind::Will { "owed" } else { "acknowledged" };
+            self.trace.note(entry.topic, clock, id, event, "");
         }
     }
 
@@ -256,7 +256,7 @@ impl Ledger {
         self.void(id, "abandoned");
     }
 
-    fn void(&mut self, id: MessageId, what: &'static str) -> Option<&mut Entry> {
+    fn void(&mut self, id: MessageId, event: &'static str) -> Option<&mut Entry> {
         let clock = self.tick();
         self.asked.void(id);
         let entry = entry_mut(&mut self.tracks, id)?;
@@ -267,7 +267,7 @@ impl Ledger {
                 lighten(&mut self.backlog, *expectation);
             }
         }
-        self.trace.note(entry.topic, clock, id, what, "");
+        self.trace.note(entry.topic, clock, id, event, "");
         Some(entry)
     }
 

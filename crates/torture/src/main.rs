@@ -88,7 +88,7 @@ struct Arguments {
     /// Repeats a run's choices; random when absent.
     #[arg(long)]
     seed: Option<u64>,
-    /// What happens to the broker.
+    /// The fault of the broker.
     #[arg(long, value_enum, default_value = "kill9")]
     fault: FaultKind,
     /// How the disk misbehaves in every second cycle; may be given several times.
@@ -151,7 +151,7 @@ enum Instead {
     Throughput(Throughput),
     /// Time to start with many retained messages or sessions.
     Recovery(Recovery),
-    /// What the disk allows: batches appended to a file, each synced.
+    /// The limit of the disk: batches appended to a file, each synced.
     RawLimit(RawLimit),
 }
 
@@ -161,7 +161,7 @@ const FLEET_PATIENCE: f64 = 20.0;
 /// Ports of a run without a fleet: a node of a cluster needs four and one for each server of its bus, which needs two.
 const PORTS: u16 = 60;
 
-/// What happens to the broker at the end of each cycle.
+/// The fault of the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FaultKind {
     /// kill -9.
@@ -321,7 +321,7 @@ fn uses(arguments: &Arguments, setting: &str) -> bool {
     command.contains(setting) && !arguments.only_v311
 }
 
-/// What may happen at the end of a cycle.
+/// The possible faults at the end of a cycle.
 fn faults(arguments: &Arguments) -> Result<Vec<Fault>, Failure> {
     let with_fleet = arguments.fleet > 0;
     let faults = match arguments.fault {

@@ -44,7 +44,6 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// It as a receipt.
     pub(crate) fn receipt<'a>(&'a self, client: &'a str) -> ReceiptArrival<'a> {
         let Self { payload, dup, correlation, .. } = self;
         ReceiptArrival { correlation: correlation.as_deref(), payload, dup: *dup, client }

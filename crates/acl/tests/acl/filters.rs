@@ -52,7 +52,7 @@ fn filter() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn covering_and_overlapping_are_what_all_topics_say(one in filter(), other in filter()) {
+    fn covering_and_overlapping_agree_with_all_topics(one in filter(), other in filter()) {
         let topics = topics();
         let (ones, others) = (matching(&one, &topics), matching(&other, &topics));
         let covered = others.iter().zip(&ones).all(|(theirs, ours)| !theirs || *ours);

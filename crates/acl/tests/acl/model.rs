@@ -108,7 +108,7 @@ proptest! {
 
     /// The engine relies on this to ask for single messages only where it must.
     #[test]
-    fn what_an_unfiltered_subscription_brings_may_be_received(
+    fn messages_of_an_unfiltered_subscription_are_receivable(
         rules in rules(), client_id in name(), user_name in prop::option::of(name()),
         topics in prop::collection::vec(topic(), 1..20), filter in filter(), qos in qos(),
     ) {

@@ -51,7 +51,6 @@ pub(super) const BASE: &str = "base";
 /// Prices by key, in billionths of the currency.
 type Prices = BTreeMap<String, i128>;
 
-/// A price list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PriceList {
     /// The currency, as invoices name it.

@@ -35,7 +35,6 @@ impl LinkedMembers {
         Self { node }
     }
 
-    /// Asks one node.
     fn ask_one(&self, name: &NodeName, request: &MemberRequest) -> Result<MemberAnswer, AskError> {
         let body = serde_json::to_vec(request).unwrap_or_default();
         let answer = self.node.ask_node(name, body)?.recv_timeout(request.patience()).map_err(|_| AskError::Lost)??;

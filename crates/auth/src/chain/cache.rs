@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_do_not_displace_who_belongs_here() {
+    fn refusals_do_not_displace_accepted_clients() {
         let mut cache = cache();
         cache.put(key(0), &allow(None), START, None);
         let refusal = Decision::Deny(Refusal::by_chain(RefusalKind::BadCredentials, "x"));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_found_out_is_not_remembered() {
+    fn an_unavailable_answer_is_not_cached() {
         let mut cache = cache();
         let refusal = Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "x"));
         cache.put(key(0), &refusal, START, None);

@@ -246,7 +246,7 @@ fn whose_time_is_over_is_not_asked_about_any_more() {
 }
 
 #[test]
-fn who_was_removed_while_being_asked_about_does_not_come_in() {
+fn a_user_removed_during_its_check_is_refused() {
     let (gate, keeper) = gate();
     let provider = Arc::new(Scripted { gate: Some(gate), answer: Script::Allow, ..Scripted::default() });
     let (chain, _) = chain_of(vec![member("a", provider)], settings());
@@ -496,7 +496,7 @@ fn an_exchange_takes_no_end_of_steps() {
 }
 
 #[test]
-fn who_authenticates_again_stays_who_it_is() {
+fn reauthentication_keeps_the_user() {
     let chain = stepping();
     let again = |name: &str| {
         let current = Identity { user_name: Some(name.to_owned()), ..Identity::default() };

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_a_broker_lets_in_is_who_it_says() {
+    fn a_client_accepted_by_a_broker_has_its_claimed_name() {
         assert!(matches!(decide(Some("ann"), "right"), Decision::Allow(it) if it.user_name.as_deref() == Some("ann")));
         assert_eq!(decide(None, "right"), Decision::Ignore);
         for (user, password, kind) in

@@ -55,7 +55,6 @@ pub enum ProviderError {
     Random,
 }
 
-/// Makes a provider.
 pub(crate) fn make(settings: &ProviderSettings, workshop: &Workshop) -> Result<Arc<dyn Provider>, ProviderError> {
     let name = settings.name.as_str();
     Ok(match &settings.kind {

@@ -106,7 +106,7 @@ fn settle(world: &mut World) {
 }
 
 #[test]
-fn a_process_that_takes_a_name_over_gets_what_the_other_had() {
+fn a_process_that_takes_a_name_over_gets_its_partitions() {
     let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
     world.join("a");
     world.turn("a", Duration::ZERO);

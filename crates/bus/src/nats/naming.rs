@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_the_page_says() {
+    fn names_are_as_documented() {
         let spec = LogSpec::fenced(LogName::new("state").unwrap(), 4).latest_of_key();
         assert_eq!(stream("p", &spec.name, Partition(3)), "p_state_3");
         assert_eq!(record("p", &spec, Partition(3), b"a/#"), "p.log.state.3.key.612f23");

@@ -39,7 +39,7 @@ pub(crate) fn appends_without_a_waiter_are_in_order<D: Deployment>(deployment: &
     assert_eq!(client.0.waiting(), (0, 0));
 }
 
-pub(crate) fn what_cannot_be_carried_is_refused_at_once<D: Deployment>(deployment: &mut D) {
+pub(crate) fn an_impossible_append_is_refused_at_once<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     client.create(LogSpec::shared(log("keyed"), 1).latest_of_key()).unwrap();

@@ -58,7 +58,7 @@ pub(crate) fn messages_reach_one_or_all_in_order<D: Deployment>(deployment: &mut
     assert!(matches!(large, Err(BusError::TooLarge { .. })));
 }
 
-pub(crate) fn what_finds_no_room_is_counted<D: Deployment>(deployment: &mut D) {
+pub(crate) fn messages_without_room_are_counted<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     let (slow, quick) = (client.subscribe("slow"), client.subscribe("end"));
     warm_up(&client.0, "slow", &slow);

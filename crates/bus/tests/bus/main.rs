@@ -51,7 +51,7 @@ macro_rules! suite {
         crate::$each!($deployment;
             appending::records_are_read_as_they_were_appended,
             appending::appends_without_a_waiter_are_in_order,
-            appending::what_cannot_be_carried_is_refused_at_once,
+            appending::an_impossible_append_is_refused_at_once,
             appending::too_much_waiting_is_refused_at_once,
             appending::a_full_partition_refuses_until_it_is_trimmed,
             appending::a_log_keeps_the_kind_it_was_made_with,
@@ -69,7 +69,7 @@ macro_rules! suite {
             groups::a_partition_is_never_two_members,
             groups::a_process_takes_the_place_of_another_by_its_name,
             live::messages_reach_one_or_all_in_order,
-            live::what_finds_no_room_is_counted,
+            live::messages_without_room_are_counted,
         );
     };
 }

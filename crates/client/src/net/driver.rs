@@ -66,7 +66,6 @@ pub struct Waker(Arc<Wakes>);
 #[derive(Debug)]
 struct Wakes {
     poll: mio::Waker,
-    /// The thread that rests.
     resting: Mutex<Option<Thread>>,
     /// Whether it was woken since its last rest.
     woken: AtomicBool,

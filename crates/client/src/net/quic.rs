@@ -19,14 +19,41 @@ use quinn_proto::{
 /// Bytes that may be under way to the server, so that its answers are looked at between.
 const SEND_WINDOW: u64 = 256 << 10;
 
-/// The largest datagram there is.
-const DATAGRAM_SIZE: usize = 64 << 10;
+/// Room for a datagram, in bytes: more than the limit announced to the server.
+const DATAGRAM_BYTES: usize = 2048;
+
+/// Number of datagrams that are taken in one turn.
+const DATAGRAMS: usize = 256;
 
 /// The code of a connection that has ended as it should.
 const ENDED: VarInt = VarInt::from_u32(0);
 
+/// Settings that connections share.
+#[derive(Clone, Debug)]
+pub struct QuicSettings {
+    client: ClientConfig,
+    endpoint: Arc<EndpointConfig>,
+}
+
+impl QuicSettings {
+    /// Settings with `send_window` bytes that a connection may have under way to the server.
+    ///
+    /// # Errors
+    /// When the TLS configuration does not allow TLS 1.3.
+    pub fn new(tls: Arc<rustls::ClientConfig>, send_window: u64) -> io::Result<Self> {
+        let crypto = QuicClientConfig::try_from(tls)
+            .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "QUIC needs TLS 1.3: allow that version"))?;
+        let mut transport = TransportConfig::default();
+        // The server limits the idle time, and MQTT's Keep Alive finds a dead link.
+        transport.max_idle_timeout(None).send_window(send_window).datagram_receive_buffer_size(None);
+        let mut client = ClientConfig::new(Arc::new(crypto));
+        client.transport_config(Arc::new(transport));
+        Ok(Self { client, endpoint: Arc::new(EndpointConfig::default()) })
+    }
+}
+
 /// A connection, its stream and its socket.
-pub(in crate::net) struct QuicStream {
+pub struct QuicStream {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
@@ -41,8 +68,6 @@ pub(in crate::net) struct QuicStream {
     /// A datagram that the socket has not taken.
     unsent: Option<Vec<u8>>,
     room: Vec<u8>,
-    /// Room for a datagram of the server.
-    datagram: Vec<u8>,
 }
 
 impl fmt::Debug for QuicStream {
@@ -63,17 +88,6 @@ fn connected(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<UdpSoc
     Ok(socket)
 }
 
-fn config(tls: Arc<rustls::ClientConfig>) -> io::Result<ClientConfig> {
-    let crypto = QuicClientConfig::try_from(tls)
-        .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "QUIC needs TLS 1.3: allow that version"))?;
-    let mut transport = TransportConfig::default();
-    // The server limits the idle time, and MQTT's Keep Alive finds a dead link.
-    transport.max_idle_timeout(None).send_window(SEND_WINDOW).datagram_receive_buffer_size(None);
-    let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(Arc::new(transport));
-    Ok(config)
-}
-
 impl QuicStream {
     /// Shakes hands, and blocks for that, for at most `limit`.
     pub(in crate::net) fn connect(
@@ -83,18 +97,58 @@ impl QuicStream {
         tls: Arc<rustls::ClientConfig>,
         limit: Duration,
     ) -> io::Result<Self> {
-        let socket = connected(local, remote)?;
-        // Plain sockets cannot forbid fragments, so larger datagrams are not probed for.
-        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
-        let (handle, connection) = endpoint
-            .connect(Instant::now(), config(tls)?, remote, host)
-            .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-        let (stream, lost, unsent, room, datagram) = (None, None, None, Vec::new(), vec![0; DATAGRAM_SIZE]);
-        let mut quic =
-            Self { endpoint, handle, connection, socket, local, remote, stream, lost, unsent, room, datagram };
+        let mut quic = Self::begin(&QuicSettings::new(tls, SEND_WINDOW)?, local, remote, host)?;
         quic.shake_hands(Instant::now() + limit)?;
         quic.socket.set_nonblocking(true)?;
         Ok(quic)
+    }
+
+    /// Begins a connection from a local address, without a port, on a socket that does not block. [`Self::proceed`]
+    /// continues its handshake.
+    ///
+    /// # Errors
+    /// When the system refuses it at once.
+    pub fn dial(
+        settings: &QuicSettings,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        host: &str,
+    ) -> io::Result<Self> {
+        let quic = Self::begin(settings, local, remote, host)?;
+        quic.socket.set_nonblocking(true)?;
+        Ok(quic)
+    }
+
+    fn begin(settings: &QuicSettings, local: Option<SocketAddr>, remote: SocketAddr, host: &str) -> io::Result<Self> {
+        let socket = connected(local, remote)?;
+        // Plain sockets cannot forbid fragments, so larger datagrams are not probed for.
+        let mut endpoint = Endpoint::new(Arc::clone(&settings.endpoint), None, false, None);
+        let (handle, connection) = endpoint
+            .connect(Instant::now(), settings.client.clone(), remote, host)
+            .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        let (stream, lost, unsent, room) = (None, None, None, Vec::new());
+        Ok(Self { endpoint, handle, connection, socket, local, remote, stream, lost, unsent, room })
+    }
+
+    /// Continues the handshake; returns whether it is over.
+    ///
+    /// # Errors
+    /// When the connection is lost, or the socket fails.
+    pub fn proceed(&mut self) -> io::Result<bool> {
+        self.receive()?;
+        self.transmit()?;
+        if self.stream.is_none() && !self.connection.is_handshaking() {
+            self.stream = self.connection.streams().open(Dir::Bi);
+        }
+        match &self.lost {
+            Some(lost) => Err(io::Error::new(ErrorKind::ConnectionReset, lost.clone())),
+            None => Ok(self.is_connected()),
+        }
+    }
+
+    /// Whether the handshake is over.
+    pub const fn is_connected(&self) -> bool {
+        self.stream.is_some()
     }
 
     fn shake_hands(&mut self, deadline: Instant) -> io::Result<()> {
@@ -114,8 +168,9 @@ impl QuicStream {
             let until = self.connection.poll_timeout().map_or(deadline, |due| due.min(deadline));
             let wait = until.saturating_duration_since(now).max(Duration::from_millis(1));
             self.socket.set_read_timeout(Some(wait))?;
-            match self.socket.recv(&mut self.datagram) {
-                Ok(length) => self.take(length),
+            let mut datagram = [0; DATAGRAM_BYTES];
+            match self.socket.recv(&mut datagram) {
+                Ok(length) => self.take(datagram.get(..length).unwrap_or_default()),
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -127,12 +182,20 @@ impl QuicStream {
         }
     }
 
-    pub(in crate::net) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
+    /// Has a poll report its socket by this token.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
         let fd = self.socket.as_raw_fd();
         registry.register(&mut SourceFd(&fd), token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    pub(in crate::net) fn deregister(&self, registry: &Registry) -> io::Result<()> {
+    /// Ends the reports of a poll.
+    ///
+    /// # Errors
+    /// When the poll does not know the socket.
+    pub fn deregister(&self, registry: &Registry) -> io::Result<()> {
         registry.deregister(&mut SourceFd(&self.socket.as_raw_fd()))
     }
 
@@ -146,12 +209,12 @@ impl QuicStream {
     }
 
     /// The next deadline of the connection.
-    pub(in crate::net) fn next_deadline(&mut self) -> Option<Instant> {
+    pub fn next_deadline(&mut self) -> Option<Instant> {
         self.connection.poll_timeout()
     }
 
     /// Handles a deadline: sends lost data again, for example.
-    pub(in crate::net) fn handle_deadline(&mut self, now: Instant) {
+    pub fn handle_deadline(&mut self, now: Instant) {
         self.connection.handle_timeout(now);
         self.note();
         // A socket that fails is found by the next read.
@@ -164,7 +227,10 @@ impl QuicStream {
     }
 
     /// Ends the sending side.
-    pub(in crate::net) fn shutdown_write(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn shutdown_write(&mut self) -> io::Result<()> {
         if let Some(stream) = self.stream {
             // A stream that has ended already needs no end.
             let _ = self.connection.send_stream(stream).finish();
@@ -200,9 +266,27 @@ impl QuicStream {
         Ok(())
     }
 
-    /// Takes the datagram of this length that was received.
-    fn take(&mut self, length: usize) {
-        let (now, bytes) = (Instant::now(), BytesMut::from(self.datagram.get(..length).unwrap_or_default()));
+    /// Takes datagrams until there are none now; returns whether there may be more.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn receive(&mut self) -> io::Result<bool> {
+        // Not a buffer of each connection: there may be many, and most of them are silent.
+        let mut datagram = [0; DATAGRAM_BYTES];
+        for _ in 0..DATAGRAMS {
+            match self.socket.recv(&mut datagram) {
+                Ok(length) => self.take(datagram.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes a datagram that was received.
+    fn take(&mut self, datagram: &[u8]) {
+        let (now, bytes) = (Instant::now(), BytesMut::from(datagram));
         let event = self.endpoint.handle(now, self.remote, None, None, bytes, &mut Vec::new());
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
             self.connection.handle_event(event);
@@ -224,7 +308,10 @@ impl QuicStream {
     }
 
     /// Bytes that arrived in order: their number, 0 at the end of the stream, `None` when there are none now.
-    fn arrived(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn arrived(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(stream) = self.stream else { return Ok(Some(0)) };
         let mut receiving = self.connection.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return Ok(Some(0)) };
@@ -263,20 +350,17 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl Read for QuicStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut is_more = true;
         loop {
             if let Some(count) = self.arrived(buffer)? {
                 self.transmit()?;
                 return Ok(count);
             }
-            match self.socket.recv(&mut self.datagram) {
-                Ok(length) => self.take(length),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.transmit()?;
-                    return Err(error);
-                }
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(error),
+            if !is_more {
+                self.transmit()?;
+                return Err(ErrorKind::WouldBlock.into());
             }
+            is_more = self.receive()?;
         }
     }
 }

@@ -69,7 +69,7 @@ enum State {
 
 /// A WebSocket over a stream of bytes.
 #[derive(Debug)]
-pub(super) struct WebSocket {
+pub struct WebSocket {
     state: State,
     /// The beginning of a head, a header or a control frame that has not arrived in full.
     input: Vec<u8>,
@@ -79,7 +79,7 @@ pub(super) struct WebSocket {
 
 impl WebSocket {
     /// A WebSocket that has a request to send.
-    pub(super) fn new(host: &str, port: u16, path: &str) -> Self {
+    pub fn new(host: &str, port: u16, path: &str) -> Self {
         let mut masks = Masks::new();
         let mut nonce = [0; 16];
         for part in nonce.chunks_mut(4) {
@@ -102,22 +102,22 @@ impl WebSocket {
     }
 
     /// Whether the server has accepted the WebSocket.
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Handshake { .. })
     }
 
     /// The bytes to write.
-    pub(super) fn output(&self) -> &[u8] {
+    pub fn output(&self) -> &[u8] {
         &self.output
     }
 
     /// Notes the number of bytes that were written.
-    pub(super) fn advance_output(&mut self, count: usize) {
+    pub fn advance_output(&mut self, count: usize) {
         self.output.drain(..count.min(self.output.len()));
     }
 
     /// Puts bytes of MQTT into a frame.
-    pub(super) fn wrap(&mut self, payload: &[u8]) {
+    pub fn wrap(&mut self, payload: &[u8]) {
         if !payload.is_empty() {
             self.frame(BINARY, payload);
         }
@@ -151,7 +151,10 @@ impl WebSocket {
     }
 
     /// Takes bytes from the socket, cut anywhere, and appends the bytes of MQTT among them to `payload`.
-    pub(super) fn handle_input(&mut self, bytes: &[u8], payload: &mut Vec<u8>) -> Result<(), WebSocketError> {
+    ///
+    /// # Errors
+    /// When the server breaks the protocol, refuses or closes the WebSocket.
+    pub fn handle_input(&mut self, bytes: &[u8], payload: &mut Vec<u8>) -> Result<(), WebSocketError> {
         let mut input = std::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut rest = &input[..];

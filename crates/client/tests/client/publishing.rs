@@ -291,7 +291,7 @@ fn an_unwritten_qos_0_message_is_reported() {
 }
 
 #[test]
-fn what_the_server_does_not_take_is_refused() {
+fn a_message_beyond_the_limits_of_the_server_is_refused() {
     let connack = b"\x20\x0a\0\0\x07\x24\x01\x25\0\x22\0\x01";
     let mut script = Script::accepted(options(Version::V5), connack);
     let now = script.now;

@@ -142,7 +142,7 @@ fn a_release_of_nothing_is_answered() {
 }
 
 #[test]
-fn what_the_owner_still_holds_is_not_given_again_at_qos_2() {
+fn a_held_qos_2_message_is_not_delivered_again() {
     let mut script = manual(Version::V311);
     script.receive(b"\x34\x06\0\x01t\0\x01x");
     let delivery = script.delivery();

@@ -81,7 +81,7 @@ fn unsubscribe_and_its_answer() {
 }
 
 #[test]
-fn what_the_server_does_not_serve_is_refused() {
+fn a_subscription_that_the_server_lacks_is_refused() {
     let connack = b"\x20\x09\0\0\x06\x28\0\x29\0\x2a\0";
     let mut script = Script::accepted(options(Version::V5), connack);
     let mut refusal = |request: &SubscribeRequest| script.client.subscribe(script.now, request);
@@ -99,7 +99,7 @@ fn what_the_server_does_not_serve_is_refused() {
 }
 
 #[test]
-fn what_only_mqtt_5_has_is_refused_before() {
+fn features_of_mqtt_5_are_refused_in_older_versions() {
     let mut script = Script::connected(Version::V311);
     let mut request = filters(&["a"]);
     request.subscriptions[0].1.no_local = true;

@@ -11,7 +11,6 @@ use crate::limits::{MAX_SESSIONS_OF_PEER, Millis};
 use crate::message::Code;
 use crate::{Failure, Outcome};
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) peer: PeerId,

@@ -11,7 +11,6 @@ use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 const MAX_TEXT: usize = 4096;
 /// One second, in the milliseconds that ranges of durations count.
 const SECOND: u64 = 1_000;
-/// One day.
 const DAY: u64 = 24 * 3_600 * SECOND;
 
 /// The kind of a provider.

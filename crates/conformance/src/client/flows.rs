@@ -39,7 +39,6 @@ impl Client {
         Ok(suback)
     }
 
-    /// Unsubscribes from one filter.
     pub(crate) fn unsubscribe(&mut self, filter: &str) -> Outcome {
         let packet_id = self.send_unsubscribe(&Unsubscribe::new(filter))?;
         self.expect_success(PacketType::Unsuback, packet_id)?;

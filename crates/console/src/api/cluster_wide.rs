@@ -198,7 +198,6 @@ fn kick_everywhere<S: Control>(source: &S, request: KickRequest) -> Result<Kicke
     Ok(changes(shares)?.kicked())
 }
 
-/// The changes of members.
 fn changes(shares: Shares<MemberAnswer>) -> Result<Shares<BanChanged>, ControlError> {
     let shares = shares.only(|share| match share {
         MemberAnswer::BanChanged(changed) => Ok(changed),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_a_circle_leaves_it_behind_the_margin() {
+    fn a_member_of_a_circle_leaves_it_behind_the_margin() {
         let circle = Circle::new(at(0.0, 180.0), 100_000.0, 50_000.0).unwrap();
         let near = at(0.0, -178.9);
         assert!(!circle.contains(near, false) && circle.contains(near, true));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_either_half_of_the_world_is_refused() {
+    fn a_polygon_of_half_the_world_is_refused() {
         assert_eq!(
             polygon(&[(60.0, 0.0), (60.0, 120.0), (60.0, -120.0)]),
             Err(GeofenceError::TooWide),

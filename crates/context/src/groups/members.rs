@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_report_replaces_what_the_definer_said() {
+    fn a_whole_report_replaces_the_earlier_groups() {
         let mut members = Memberships::default();
         members.apply(&one("gd", "n1", &["a"], 0)).unwrap();
         members.apply(&one("other", "n1", &["b"], 0)).unwrap();

@@ -98,7 +98,7 @@ fn a_record_of_an_application_needs_no_more_than_a_key() {
 }
 
 #[test]
-fn headers_say_what_mqtt_knows() {
+fn headers_have_the_properties_of_mqtt() {
     let read = plain(
         Topic::PrivateMessageTopic,
         "n",

@@ -55,7 +55,6 @@ impl Answer {
         self.0.tell(if error.is_for_good() { Fate::Never } else { Fate::Later });
     }
 
-    /// Tells this fate.
     pub(crate) fn tell(self, fate: Fate) {
         self.0.tell(fate);
     }

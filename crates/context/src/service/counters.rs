@@ -9,12 +9,10 @@ use super::LeftOut;
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// More by this.
     pub(crate) fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Less by this.
     pub(crate) fn sub(&self, less: u64) {
         self.0.fetch_sub(less, Ordering::Relaxed);
     }

@@ -147,7 +147,6 @@ impl Courier {
         until(course, || ask(course, |done| self.bus.bounds(&place, done)))
     }
 
-    /// Reads a partition.
     pub(crate) fn read(&self, topic: Topic, partition: u32, from: Position, bell: &Bell) -> Option<Reader> {
         let place = place(topic, partition)?;
         match self.bus.read(&place, from, bell.wake()) {

@@ -76,7 +76,6 @@ impl Course {
         &self.watch
     }
 
-    /// It is to end.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_who_begins_among_equals() {
+    fn the_seed_decides_the_first_of_equals() {
         assert_eq!(turns(&mut Weighted::new(1), &weighing(&[1, 1, 1]), 4), "bcab");
     }
 

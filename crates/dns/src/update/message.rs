@@ -23,7 +23,6 @@ pub(super) struct Records {
     secure: BTreeSet<(String, u16, u16)>,
 }
 
-/// The records of endpoints.
 pub(super) fn records_of(endpoints: &[Endpoint]) -> Records {
     let is_good = |endpoint: &&Endpoint| endpoint.healthy && !endpoint.draining;
     let any_is_good = endpoints.iter().any(|endpoint| is_good(&endpoint));

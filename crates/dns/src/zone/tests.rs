@@ -129,7 +129,7 @@ fn the_serial_grows_with_a_change_and_only_then() {
 }
 
 #[test]
-fn what_cannot_be_named_is_refused_and_changes_nothing() {
+fn an_invalid_name_is_refused_and_changes_nothing() {
     let zone = zone(endpoints(2));
     let one = |change: fn(&mut Endpoint)| {
         let mut all = endpoints(1);

@@ -160,7 +160,7 @@ fn the_hpas_formula_rounds_up_beyond_its_tolerance() {
 }
 
 #[test]
-fn the_hpa_counts_who_does_not_answer_against_acting() {
+fn the_hpa_counts_silent_resources_against_acting() {
     let mut level = watched(PolicyName::Hpa, 4);
     // Three at 0.9 and one at 0: 0.675 is within the tolerance.
     assert_eq!(level.see(&[cpu(0.9); 3]).change, Change::Hold);
@@ -280,7 +280,7 @@ fn nothing_is_removed_while_a_broker_is_full() {
 }
 
 #[test]
-fn growth_is_no_more_than_twice_what_serves_the_load() {
+fn growth_is_at_most_twice_the_need_of_the_load() {
     let mut level = watched(PolicyName::Default, 1);
     level.sla = sla(1, 1000);
     level.see_all(full(0.5, 0.0));
@@ -343,7 +343,7 @@ fn the_default_acts_ahead_of_a_steady_rise() {
 }
 
 #[test]
-fn the_default_works_off_what_repeated_peaks_leave() {
+fn the_default_works_off_the_backlog_of_repeated_peaks() {
     let mut level = watched(PolicyName::Default, 1);
     level.see_all(full(0.5, 0.0));
     // Every other observation is a peak, so none lasts; yet the backlog only grows.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_and_memory_are_means_and_who_tells_neither_is_missed() {
+    fn drops_and_memory_are_means_and_gaps_are_noticed() {
         let settings =
             SignalSettings { cpu: false, drops: Some(10.0), memory: Some(1000.0), ..SignalSettings::default() };
         let of = |drops, memory| Sample { drop_rate: drops, memory, ..Sample::default() };

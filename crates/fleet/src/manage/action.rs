@@ -200,7 +200,6 @@ impl Action {
         }
     }
 
-    /// The first step.
     pub(super) fn first(&self) -> Step {
         self.order().first().copied().unwrap_or(Step::Boot)
     }

@@ -75,7 +75,7 @@ fn resources_are_paid_for_from_the_request_until_they_are_gone() {
 }
 
 #[test]
-fn what_may_not_wait_is_dropped_and_counted() {
+fn messages_beyond_the_queue_limit_are_dropped_and_counted() {
     // 200/s for 10 s at 100/s: 50 may wait, so that 50 are dropped in the first second and 100 in each of the others.
     let mut model = model(1, 1);
     model.brokers.queue_limit = Some(50.0);

@@ -54,7 +54,7 @@ fn pods_come_and_go_at_the_end() {
 
 #[test]
 #[ignore = "needs a control plane: e2e/kubernetes/run.sh"]
-fn what_others_do_is_seen() {
+fn changes_by_others_are_noticed() {
     let cluster = Cluster::take();
     let mut provider = Kubernetes::open(cluster.settings("tidegate-broker")).unwrap();
     cluster.scale(3);
@@ -76,7 +76,7 @@ fn what_others_do_is_seen() {
 
 #[test]
 #[ignore = "needs a control plane: e2e/kubernetes/run.sh"]
-fn two_who_write_at_once_do_not_lose_a_pod() {
+fn concurrent_writers_do_not_lose_a_pod() {
     let cluster = Cluster::take();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -260,7 +260,7 @@ default = 'allow'
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_tenants_are_refused() {
         for (text, expected) in [
             ("[[tenant]]\nusers = ['x']\n", "a tenant has no name"),
             ("[[tenant]]\nname = 'a'\n[[tenant]]\nname = 'a'\n", "two tenants have the name `a`"),

@@ -205,7 +205,7 @@ fn a_name_without_a_provider_does_not_count() {
 }
 
 #[test]
-fn who_belongs_to_another_tenant_does_not_come_in() {
+fn a_client_of_another_tenant_is_refused() {
     let folder = Folder::new("tenant");
     let tenants = "[[tenant]]\nname = 'acme'\nusers = ['ann']\n";
     let door = start(&(with_users("", &folder.users(&["ann", "bob"])) + tenants));
@@ -266,7 +266,7 @@ fn cve_2017_7652_a_failed_reload_lets_in_who_came_in_before() {
 }
 
 #[test]
-fn who_may_come_in_without_a_name_changes_with_a_reload() {
+fn anonymous_access_changes_with_a_reload() {
     let folder = Folder::new("reload-anonymous");
     let file = folder.users(&["ann"]);
     let door = start(&with_users("name = 'l'", &file));
@@ -297,7 +297,7 @@ fn a_reachable_listener_needs_no_consent_with_authentication() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_found() {
+fn invalid_providers_are_found() {
     for (keys, found) in [
         ("", "this provider needs a file of users"),
         ("kind = 'scram'", "this provider needs a file of users"),

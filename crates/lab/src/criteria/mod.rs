@@ -113,7 +113,7 @@ mod tests {
     use crate::probe::{Answer, How};
 
     #[test]
-    fn every_criterion_has_an_answer_and_says_by_what() {
+    fn every_criterion_has_an_answer_and_its_source() {
         let findings = [Finding { group: "g", id: "delayed", title: "t", answer: Answer::No, how: How::Tried }];
         let judged = judge("unknown-broker", Some(&findings));
         for criterion in &CRITERIA {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_measures_a_criterion_is_a_scenario() {
+    fn a_measured_criterion_names_a_scenario() {
         let library = crate::scenario::Library::shipped().unwrap();
         for name in CRITERIA.iter().filter_map(|criterion| criterion.measured_by).flat_map(|names| names.split(" and "))
         {

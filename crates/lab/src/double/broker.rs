@@ -23,7 +23,6 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// A client.
 struct Client {
     version: Version,
     packet_id: u16,

@@ -1,9 +1,7 @@
 //! CoAP [RFC 7252] with observed resources [RFC 7641]: a message is a PUT, and everybody who observes the resource is
 //! notified of its new state. Bytes are whole datagrams with their length before them; the connection puts them on UDP.
 
-mod message;
-
-use message::{Code, Kind, Message, read, write};
+use tidegate_coap::message::{Code, Kind, Message, Token, option};
 
 use super::driver::Bytes;
 use super::{Driver, Problem, Role, Sink};
@@ -17,6 +15,10 @@ const UNANSWERED: usize = 32;
 const RETRANSMITS: u32 = 4;
 /// The first wait, in seconds (`ACK_TIMEOUT`).
 const FIRST_WAIT_S: u32 = 2;
+/// The content format `application/octet-stream`.
+const OCTETS: u8 = 42;
+/// More blocks follow [RFC 7959, 2.2].
+const MORE: u8 = 8;
 /// The initial content of a resource.
 const NOTHING: &[u8] = b"-";
 
@@ -24,7 +26,7 @@ const NOTHING: &[u8] = b"-";
 struct Asked {
     purpose: Purpose,
     id: u16,
-    token: u32,
+    token: Token,
     confirmable: bool,
     /// How it is sent again, how often it was, and for how many seconds it is still waited for.
     datagram: Vec<u8>,
@@ -49,38 +51,43 @@ pub(super) struct Coap {
     next: u32,
     asked: Vec<Asked>,
     /// The token of the observation.
-    observed: u32,
+    observed: Token,
 }
 
 impl Coap {
     /// `path` has the segments of the resource.
     pub(super) fn new(path: Vec<String>, acknowledged: bool, role: Role) -> Self {
-        Self { path, acknowledged, role, is_ready: false, next: 1, asked: Vec::new(), observed: 0 }
+        Self { path, acknowledged, role, is_ready: false, next: 1, asked: Vec::new(), observed: Token::default() }
     }
 
     fn ask(&mut self, purpose: Purpose, payload: &[u8], out: &mut Vec<u8>) {
         let confirmable = self.acknowledged || purpose != Purpose::Publish;
-        let (token, id) = (self.next, self.next as u16);
+        let mut message = Message::empty(Kind::NonConfirmable, self.next as u16);
+        if confirmable {
+            message.kind = Kind::Confirmable;
+        }
+        if purpose != Purpose::Ping {
+            message.code = if purpose == Purpose::Observe { Code::GET } else { Code::PUT };
+            message.token = Token::new(&self.next.to_be_bytes());
+            message.options = self.path.iter().map(|part| (option::URI_PATH, part.as_bytes().to_vec())).collect();
+        }
+        if purpose == Purpose::Observe {
+            message.options.push((option::OBSERVE, Vec::new()));
+        }
+        if !payload.is_empty() {
+            message.options.push((option::CONTENT_FORMAT, vec![OCTETS]));
+            message.payload = payload.to_vec();
+        }
         self.next = self.next.wrapping_add(1);
-        let code = match purpose {
-            Purpose::Ping => Code::EMPTY,
-            Purpose::Observe => Code::GET,
-            Purpose::Make | Purpose::Publish => Code::PUT,
-        };
-        let kind = if confirmable { Kind::Confirmable } else { Kind::NonConfirmable };
-        let mut datagram = Vec::new();
-        let path = if purpose == Purpose::Ping { &[][..] } else { &self.path };
-        write(kind, code, id, token, purpose == Purpose::Observe, path, payload, &mut datagram);
+        let (id, token, datagram) = (message.id, message.token, message.encode());
         framed(&datagram, out);
         let datagram = if confirmable { datagram } else { Vec::new() };
         self.asked.push(Asked { purpose, id, token, confirmable, datagram, again: 0, wait_s: FIRST_WAIT_S });
     }
 
-    fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), Problem> {
+    fn on_message(&mut self, message: &Message, out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), Problem> {
         if message.kind == Kind::Confirmable {
-            let mut datagram = Vec::new();
-            write(Kind::Acknowledgement, Code::EMPTY, message.id, 0, false, &[], &[], &mut datagram);
-            framed(&datagram, out);
+            framed(&Message::empty(Kind::Acknowledgement, message.id).encode(), out);
         }
         let is_piggybacked = matches!(message.kind, Kind::Acknowledgement | Kind::Reset);
         let place = self.asked.iter().position(|asked| {
@@ -91,7 +98,7 @@ impl Coap {
             }
         });
         let Some(place) = place else {
-            if message.token == self.observed && message.is_observed {
+            if message.token == self.observed && is_observed(message) {
                 return deliver(message, sink);
             }
             return Ok(());
@@ -104,14 +111,14 @@ impl Coap {
         let asked = self.asked.swap_remove(place);
         match asked.purpose {
             Purpose::Ping => self.is_ready = true,
-            Purpose::Publish if message.code.is_success() => sink.acknowledged(u64::from(self.acknowledged)),
+            Purpose::Publish if is_success(message) => sink.acknowledged(u64::from(self.acknowledged)),
             Purpose::Publish => sink.refused(1),
-            Purpose::Make if message.code.is_success() => self.ask(Purpose::Observe, &[], out),
-            Purpose::Observe if message.code.is_success() && message.is_observed => {
+            Purpose::Make if is_success(message) => self.ask(Purpose::Observe, &[], out),
+            Purpose::Observe if is_success(message) && is_observed(message) => {
                 self.observed = asked.token;
                 self.is_ready = true;
             }
-            Purpose::Observe if message.code.is_success() => {
+            Purpose::Observe if is_success(message) => {
                 return Err(Problem::new("the resource cannot be observed; take another path: coap://HOST/PATH"));
             }
             Purpose::Make | Purpose::Observe => {
@@ -126,12 +133,21 @@ impl Coap {
     }
 }
 
-fn deliver(message: &Message<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
-    if message.has_more {
+fn is_success(message: &Message) -> bool {
+    message.code.class() == 2
+}
+
+fn is_observed(message: &Message) -> bool {
+    message.options.iter().any(|(number, _)| *number == option::OBSERVE)
+}
+
+fn deliver(message: &Message, sink: &mut dyn Sink) -> Result<(), Problem> {
+    let is_block = |value: &[u8]| value.last().is_some_and(|last| last & MORE != 0);
+    if message.options.iter().any(|(number, value)| *number == option::BLOCK2 && is_block(value)) {
         return Err(Problem::new("a message is longer than a block; take smaller ones"));
     }
     if message.payload != NOTHING {
-        sink.message(message.payload);
+        sink.message(&message.payload);
     }
     Ok(())
 }
@@ -157,7 +173,8 @@ impl Driver for Coap {
             let mut reader = rest;
             let Ok(len) = reader.u16() else { break };
             let Ok(datagram) = reader.take(usize::from(len)) else { break };
-            let message = read(datagram)?;
+            let message = Message::decode(datagram)
+                .map_err(|_| Problem::new("a datagram is no message of CoAP; check the port"))?;
             self.on_message(&message, out, sink)?;
             rest = reader;
         }
@@ -265,6 +282,20 @@ mod tests {
         driver.publish(b"hi", &mut out);
         driver.each_second(&mut out);
         assert!(!driver.is_full());
+    }
+
+    #[test]
+    fn a_block_with_more_to_come_and_no_message_are_reported() {
+        let mut driver = driver(true, Role::Subscribe);
+        driver.observed = Token::new(b"\0\0\0\x09");
+        for (datagram, why) in [
+            (&b"\x54\x45\x12\x34\0\0\0\x09\x61\x07\x61\x2A\xB1\x0E\xFFhi"[..], "longer than a block"),
+            (b"\x80\0\0\0", "no message of CoAP"),
+        ] {
+            let Problem(text) =
+                driver.received(&with_len(datagram), &mut Vec::new(), &mut Noted::default()).unwrap_err();
+            assert!(text.contains(why), "{text}");
+        }
     }
 
     #[test]

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relays_pass_on_is_due_behind_them() {
+    fn relayed_messages_are_due_behind_their_relays() {
         let relay = |filter: &str, from: &str, to: &str| {
             let (from, to) = (from.to_owned(), to.to_owned());
             ClientGroup::new(

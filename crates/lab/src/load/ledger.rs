@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_missing_around_an_absence_has_it_as_its_cause() {
+    fn losses_around_an_absence_have_it_as_their_cause() {
         let mut track = Track::from(0, 0);
         let connected = Circumstances { epoch: 0, connected: Cause::Overflow, away: Cause::Disconnect };
         let back = Circumstances { epoch: 1, ..connected };

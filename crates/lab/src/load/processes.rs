@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_count_what_crosses_between_them() {
+    fn workers_count_messages_that_cross_between_them() {
         let behaviour = Behaviour { drop: 0.05, duplicate: 0.05, reorder: 0.05, seed: 4, ..Behaviour::default() };
         let served = Served::start(behaviour).unwrap();
         let mut plan = plan(served.port());

@@ -11,7 +11,6 @@ mod link;
 mod quic;
 mod tls;
 mod wait;
-mod websocket;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -308,7 +307,6 @@ impl<'a> Shell<'a> {
         read.is_full
     }
 
-    /// A connection has ended.
     fn end(&mut self, connection: u32, now_ns: u64) {
         self.forget(connection);
         self.core.closed(connection, now_ns);
@@ -332,7 +330,7 @@ impl<'a> Shell<'a> {
         };
         let address = self.addresses[self.core.clients().address_of(connection)];
         let at = (self.waiter.registry(), Token(connection as usize));
-        match self.links.dial(address, source, u64::from(connection) ^ now_ns, at) {
+        match self.links.dial(address, source, at) {
             Ok(link) => {
                 self.connections[connection as usize] = Some(link);
                 self.open += 1;
@@ -377,9 +375,8 @@ impl<'a> Shell<'a> {
         while let Some(connection) = self.deadlines.next(now_ns) {
             let Some(Link::Quic(quic)) = &mut self.connections[connection as usize] else { continue };
             quic.armed_ns = u64::MAX;
-            if quic.on_time().is_err() {
-                self.end(connection, now_ns);
-            } else if quic.is_connected() {
+            quic.on_time();
+            if quic.is_connected() {
                 // A link that was given up is found by reading.
                 self.read(connection);
             } else {

@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn an_open_loop_offers_what_its_rate_says() {
+fn an_open_loop_offers_its_rate() {
     let (outcome, records) = Simulated::run(plan(2000, mesh(1, 4, 1, open(50.0))), Behaviour::default());
     agree(&outcome, &records);
     assert_eq!(outcome.counts.offered, 4 * 50 * 2);
@@ -168,7 +168,7 @@ fn a_message_limit_ends_a_run_and_excludes_the_warm_up() {
 }
 
 #[test]
-fn who_is_away_loses_messages_and_it_is_seen_why() {
+fn an_absent_client_loses_messages_with_a_known_cause() {
     let mut groups = mesh(4, 1, 0, open(100.0));
     groups[0].disturbances = vec![Disturbance::Storm { share: 0.5, at_ms: 1_005, offline_ms: 500 }];
     let (outcome, records) = Simulated::run(plan(3_000, groups), Behaviour::default());
@@ -342,7 +342,7 @@ fn clients_are_dealt_to_all_places_and_go_where_they_are_sent() {
 }
 
 #[test]
-fn who_is_reached_by_address_does_not_subscribe() {
+fn an_addressed_client_does_not_subscribe() {
     let mut groups = mesh(2, 1, 1, open(10.0));
     let Role::Subscriber(subscribing) = &mut groups[0].role else { panic!("the subscribers") };
     subscribing.addressed = true;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_read_with_its_units_and_told_in_words() {
+    fn a_network_is_read_with_units_and_described() {
         let network = network("delay = '20ms'\njitter = '2ms'\nloss = 1\nrate = '100Mbit'");
         assert_eq!(network.rate, Some(BitRate(100_000_000)));
         assert_eq!(network.words(), "20 ms ± 2 ms, 1 % loss, 100 Mbit/s each way");

@@ -106,14 +106,12 @@ pub(super) struct Plan<'a> {
 /// A process and its user.
 pub(super) struct Spawned {
     pub(super) child: Child,
-    /// The program.
     pub(super) program: PathBuf,
     /// Why it runs as root, when it does and need not.
     pub(super) note: Option<String>,
 }
 
 impl Plan<'_> {
-    /// Writes its files.
     pub(super) fn write_files(&self) -> Result<(), PeerError> {
         fs::create_dir_all(self.directory).map_err(PeerError::io("make", self.directory))?;
         for (name, text) in &self.template.files {

@@ -107,7 +107,6 @@ pub(super) struct Ready {
     pub(super) limit: Span,
 }
 
-/// How it stops.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StopHow {

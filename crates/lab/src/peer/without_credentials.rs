@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_logs_in_with_is_not_shown() {
+    fn credentials_are_not_shown() {
         let shown = [
             ("mqtt://h:1883", "mqtt://h:1883"),
             ("mqtt://user:secret@h:1883", "mqtt://***@h:1883"),

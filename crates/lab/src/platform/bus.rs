@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The stream.
 pub(super) const STREAM: &str = "DEVICES";
 /// The beginning of its subjects.
 pub(super) const SUBJECT: &str = "devices";

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hubs_read_what_gateways_write() {
+    fn hubs_read_the_files_of_gateways() {
         for (encoding, word) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
             assert!(gateway("nats://h:1", encoding).contains(&format!("encode = \"{word}\"")));
             assert!(hub("nats://h:1", encoding).contains(&format!("format = \"{word}\"")));

@@ -30,7 +30,6 @@ pub(super) struct PartSettings {
     pub(super) name: String,
     /// The name of its cgroup.
     pub(super) cgroup: String,
-    /// Its limits.
     pub(super) limits: Limits,
     /// Where its output goes.
     pub(super) directory: PathBuf,

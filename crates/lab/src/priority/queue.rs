@@ -7,7 +7,6 @@ use crate::stop::Stop;
 
 /// Messages that are published at most; who keeps all of them has no limit that matters here.
 const MOST: u32 = 20_000;
-/// Bytes of each.
 const BYTES: usize = 64;
 
 /// How it went with one number of topics.

@@ -94,7 +94,6 @@ impl Kept {
         if path.exists() { read(&path).map(Some) } else { Ok(None) }
     }
 
-    /// Keeps a run.
     pub(super) fn keep(&self, id: &str, run: &Run, info: &PeerInfo) -> Result<(), KeptError> {
         Self::write(&self.file(id), &(run, info))
     }

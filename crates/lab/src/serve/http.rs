@@ -9,7 +9,6 @@ const LONGEST_HEAD: usize = 8 * 1024;
 /// How long a request and its answer may take to go over the network.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The request.
 pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,

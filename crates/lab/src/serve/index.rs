@@ -53,7 +53,6 @@ fn of(directory: &Path) -> Option<Series> {
     Some(Series { name, directory: directory.to_owned(), title, runs, is_whole, changed })
 }
 
-/// The page.
 pub(super) fn page(directory: &Path) -> String {
     let found = series(directory);
     let mut body = "<p class=\"kicker\">Tidegate lab</p><h1>Runs</h1>".to_owned();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_settles_at_the_begin_and_single_outliers_are_no_drift() {
+    fn settling_and_single_outliers_are_no_drift() {
         let (at, mut values) = series(100.0, 0.0, 1.0, 3);
         for value in values.iter_mut().take(140) {
             *value = 10.0;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_shrinks_and_what_changes_little_is_steady() {
+    fn a_falling_series_shrinks_and_a_flat_one_is_steady() {
         let (at, values) = series(100.0, -8.0, 1.0, 4);
         assert_eq!(Drift::of(&at, &values).unwrap().trend(), Trend::Shrinks);
         let (at, values) = series(100.0, 0.2, 0.1, 5);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_far_apart_show_what_looks_close_together_show() {
+    fn sparse_samples_show_the_same_trend_as_dense_ones() {
         let (at, values) = series(100.0, 6.0, 4.0, 8);
         let thin = |every: usize| {
             let (at, values): (Vec<f64>, Vec<f64>) = at.iter().zip(&values).step_by(every).unzip();

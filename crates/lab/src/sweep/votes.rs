@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_majority_decides_and_what_says_nothing_does_not_count() {
+    fn the_majority_decides_and_abstentions_do_not_count() {
         let expected = [
             ("y", Some(true)),
             ("yyn", Some(true)),

@@ -107,7 +107,7 @@ fn where_the_server_is() {
 }
 
 #[test]
-fn what_needs_mqtt_5_asks_for_it() {
+fn flags_of_mqtt_5_select_that_version() {
     for flags in [&["-x", "9"][..], &["-D", "connect", "receive-maximum", "5"]] {
         assert_eq!(plan(flags).options.version, Version::V5, "{flags:?}");
         let old = [flags, &["-V", "311"]].concat();

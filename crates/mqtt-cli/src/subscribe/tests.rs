@@ -32,7 +32,7 @@ fn retain_options_are_of_mqtt_5() {
 }
 
 #[test]
-fn what_does_not_make_sense() {
+fn invalid_flags_are_refused() {
     for flags in [
         &[][..],
         &["-t", "a/#/b"],

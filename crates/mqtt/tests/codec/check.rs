@@ -7,7 +7,6 @@ use tidegate_mqtt::{
 
 use crate::wire::{bytes, hex};
 
-/// All versions.
 pub(crate) const ALL: [Version; 3] = [Version::V31, Version::V311, Version::V5];
 /// The versions without properties.
 pub(crate) const BEFORE_5: [Version; 2] = [Version::V31, Version::V311];

@@ -165,7 +165,7 @@ fn all_properties() {
 }
 
 #[test]
-fn before_5_what_looks_like_properties_is_payload() {
+fn before_mqtt_5_property_bytes_are_payload() {
     let payload = Publish { payload: b"\x03\x23\x00\x07", ..publish(QoS::AtMostOnce) };
     for version in BEFORE_5 {
         packet("payload", version, "30 09 <a/b> 03 23 0007", Packet::Publish(payload));

@@ -107,7 +107,7 @@ fn an_alias_replaces_the_topic() {
 }
 
 #[test]
-fn what_cannot_be_is_not_encoded() {
+fn an_invalid_head_is_not_encoded() {
     let long = "x".repeat(65_536);
     let v5 = head(Version::V5, QoS::AtLeastOnce);
     let cases = [

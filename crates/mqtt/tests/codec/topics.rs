@@ -156,7 +156,7 @@ fn malformed_shared_filters() {
 }
 
 #[test]
-fn what_only_looks_shared_is_not() {
+fn a_filter_that_only_looks_shared_is_not() {
     for text in ["$shared/g/a", "$SHARE/g/a", "share/g/a", "/$share/g/a"] {
         let filter = TopicFilter::new(text).expect(text);
         assert_eq!(filter.shared(), None, "{text}");

@@ -13,7 +13,6 @@ use crate::{MergeError, OpenError, Opened, ReadError, Settings, State, Stepped, 
 
 /// Longest line that is read, bytes: the largest value in base64, and a key.
 const MAX_LINE: u64 = 512 * 1024 * 1024;
-/// Bytes of a batch.
 const BATCH_BYTES: usize = 1024 * 1024;
 
 /// The result of an import.

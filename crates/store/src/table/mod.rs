@@ -115,7 +115,6 @@ impl Table {
         Ok(Self { name: name.to_owned(), generation, entries, merged, bytes, blocks, file })
     }
 
-    /// Blocks in it.
     pub(crate) fn blocks(&self) -> usize {
         self.blocks.len()
     }

@@ -6,7 +6,9 @@ mod manual;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(feature = "admin")]
-pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, ready, reload, why};
+pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
+#[cfg(feature = "admin")]
+pub(crate) use tidegate_config_cli::ready;
 #[cfg(feature = "pipelines")]
 pub(crate) use tidegate_connectors::command as hub;
 #[cfg(feature = "fleet")]

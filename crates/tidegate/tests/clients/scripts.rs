@@ -143,7 +143,7 @@ cases! {
         }
     }
 
-    fn a_reader_who_has_seen_enough_is_no_failure(target: &Target) {
+    fn a_reader_that_stops_early_is_no_failure(target: &Target) {
         let mut sub = subscribed(target, &["-t", "pipe", "-q", "1"]);
         sub.close_output();
         run(target, &["pub", "-t", "pipe", "-m", "x", "-q", "1"]).text();

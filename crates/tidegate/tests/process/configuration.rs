@@ -272,7 +272,7 @@ fn the_keys_of_another_broker_are_printed() {
 }
 
 #[test]
-fn what_would_not_start_is_not_called_right() {
+fn a_configuration_that_cannot_start_is_not_right() {
     let folder = Folder::new();
     let file = folder.write("file", "");
     let listener = "[[listener]]\naddress = \"mqtts://127.0.0.1:0\"\n";

@@ -41,7 +41,7 @@ fn weights_hold_draining_brokers_are_hidden_and_answers_counted() {
 }
 
 #[test]
-fn a_file_says_who_is_near() {
+fn a_file_of_places_decides_the_nearest_endpoint() {
     let folder = Folder::new();
     let places = folder.write("places.txt", "127.0.0.0/8 52.5 13.4 # here\n");
     let endpoints = ["--endpoint=rome=192.0.2.1;at=41.9,12.5", "--endpoint=berlin=192.0.2.2;at=52.5,13.5"];

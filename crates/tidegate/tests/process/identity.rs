@@ -147,7 +147,7 @@ impl Client {
 }
 
 #[test]
-fn a_client_may_do_what_the_broker_lets_its_user_do() {
+fn a_client_has_the_rights_of_its_user_at_the_broker() {
     let folder = Folder::new();
     let at_home = broker(&folder);
     let server = orchestrator(&[&at_home], &[("identity_linger", "0s")]);
@@ -260,7 +260,7 @@ fn brokers_come_and_go_for_all_users() {
 }
 
 #[test]
-fn what_brokers_cannot_be_shown_is_said_at_the_start() {
+fn credentials_unusable_at_brokers_are_reported_at_the_start() {
     let refused = |set: &[&str]| {
         let usual = ["orchestrator", "--listen", "127.0.0.1:0", "--set", "orchestrator.identity=client"];
         let ended = run(&[&usual, set].concat());

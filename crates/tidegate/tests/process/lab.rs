@@ -219,7 +219,7 @@ fn a_missing_lab_is_named_with_its_build_command() {
 }
 
 #[test]
-fn a_platform_brings_what_devices_send_to_customers() {
+fn a_platform_brings_messages_of_devices_to_customers() {
     let folder = Folder::new();
     let (out, servers) = (folder.file("out"), concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin"));
     let path = format!("{servers}:{}", std::env::var("PATH").unwrap_or_default());

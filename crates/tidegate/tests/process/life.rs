@@ -322,7 +322,7 @@ fn with_log_level_error_nothing_is_logged() {
 }
 
 #[test]
-fn the_log_says_who_connects_who_leaves_and_who_is_refused() {
+fn the_log_has_connects_disconnects_and_refusals() {
     for (level, expected) in [("info", 3), ("warn", 1), ("error", 0)] {
         let broker = Broker::start(&["--log", level]);
         let mut client = TcpStream::connect(broker.address("mqtt://")).unwrap();

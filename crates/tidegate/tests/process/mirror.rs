@@ -55,7 +55,7 @@ fn a_broker_continues_elsewhere_when_its_machine_is_gone() {
 }
 
 #[test]
-fn who_has_lost_its_files_to_another_process_stops() {
+fn a_process_that_lost_its_files_to_another_stops() {
     let (nats, folder) = (Nats::start(), Folder::new());
     let older = nats.broker(&folder.file("older"));
     subscribe(&older);

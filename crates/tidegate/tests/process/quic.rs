@@ -100,7 +100,7 @@ fn an_orchestrator_serves_clients_over_quic() {
 }
 
 #[test]
-fn what_does_not_go_is_said_before_anything_is_served() {
+fn invalid_quic_settings_are_refused_at_the_start() {
     let folder = Folder::new();
     for (arguments, part) in [
         (&["--quic", "0.0.0.0:0", "--allow-anonymous"][..], "has no certificate"),

@@ -83,7 +83,7 @@ fn a_signal_asks_for_the_same() {
 }
 
 #[test]
-fn what_needs_a_restart_is_said() {
+fn keys_that_need_a_restart_are_listed() {
     let folder = Folder::new();
     let config = folder.write("t.toml", "[log]\nlevel = 'info'\n");
     let broker = Broker::start(&["--config", &config]);

@@ -488,7 +488,7 @@ fn a_file_in_the_place_of_the_directory_is_called_one() {
 }
 
 #[test]
-fn who_could_not_begin_for_want_of_room_leaves_nothing_behind() {
+fn a_start_without_room_leaves_nothing_behind() {
     let folder = Folder::new();
     let data = folder.file("data");
     // No file may grow, as on a full disk.

@@ -110,7 +110,7 @@ fn tenants_by_listener_are_apart() {
 }
 
 #[test]
-fn tenants_by_user_are_apart_once_the_user_has_proven_who_it_is() {
+fn tenants_by_user_are_apart_once_the_user_is_proven() {
     let folder = Folder::new();
     let users = folder.file("users");
     for user in ["acme-1", "bolt-1"] {

@@ -83,7 +83,7 @@ fn a_reload_ends_connections_of_changed_users_only() {
 }
 
 #[test]
-fn a_ban_of_a_user_closes_what_that_user_has_open() {
+fn a_ban_of_a_user_closes_its_connections() {
     let folder = Folder::new();
     let users = folder.write("users", "");
     set_user(&users, "alice", "old");

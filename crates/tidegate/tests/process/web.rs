@@ -15,7 +15,7 @@ fn a_running_broker_is_healthy_and_ready() {
 }
 
 #[test]
-fn metrics_count_what_clients_do() {
+fn metrics_count_the_actions_of_clients() {
     let broker = Broker::start(&["--shards", "2"]);
     let mut client = TcpStream::connect(broker.address("mqtt://")).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_map_does_not_name_is_caught() {
+    fn a_crate_missing_from_the_map_is_caught() {
         let tree = Tree::of(&[
             (MAP, "| `crates/known` | `crates/` | `README.md` |"),
             ("README.md", ""),

@@ -170,7 +170,7 @@ fn each_fault_of_a_broker_is_found_and_no_other_one() {
 }
 
 #[test]
-fn a_seed_repeats_what_the_books_find() {
+fn a_seed_repeats_the_findings_of_the_books() {
     let total = |seed| Model::play(Flaw::DropsWills, seed).total();
     assert_eq!(total(7), total(7));
 }

@@ -90,7 +90,6 @@ impl Disk {
         Self { nodes, base, seen, namings, dirs_safe_until: HashMap::new(), files: HashMap::new(), end: 0 }
     }
 
-    /// Replays a record.
     pub(crate) fn replay(&mut self, record: &Record<'_>) -> Result<(), Failure> {
         let at = record.at;
         self.end = at + 1;

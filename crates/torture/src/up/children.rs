@@ -58,7 +58,6 @@ impl FleetProcess {
         stat.is_ok_and(|stat| running_since(&stat) == Some(self.started))
     }
 
-    /// Kills it.
     pub(super) fn kill(&self) -> Result<(), Failure> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         match pid.filter(|_| self.is_alive()).map(|pid| kill_process(pid, Signal::KILL)) {

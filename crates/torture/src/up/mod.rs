@@ -152,8 +152,8 @@ impl UpRun {
         if self.settings.verbose {
             let findings = &self.world.ledger.findings;
             let (sent, delivered, found) = (findings.totals.sent, findings.totals.delivered, findings.total());
-            let what = format!("{strike:?} {name}");
-            eprintln!("round {:>4} {what:<30} sent {sent:>8} delivered {delivered:>8} found {found:>6}", self.round);
+            let event = format!("{strike:?} {name}");
+            eprintln!("round {:>4} {event:<30} sent {sent:>8} delivered {delivered:>8} found {found:>6}", self.round);
         }
         Ok(continues)
     }

@@ -83,7 +83,7 @@ fn a_password_that_is_no_text_goes_as_base64() {
 }
 
 #[test]
-fn an_answer_says_what_the_client_is() {
+fn an_answer_gives_the_identity_of_the_client() {
     let case = case(|_| {});
     let answer = json!({
         "result": "allow", "is_superuser": true, "client_attrs": {"group": "g1"}, "expire_at": 1_800_000_000,

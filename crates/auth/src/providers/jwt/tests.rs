@@ -194,7 +194,7 @@ fn issuer_and_audience_must_match_the_settings() {
 }
 
 #[test]
-fn claims_become_what_the_client_is() {
+fn claims_become_the_identity_of_the_client() {
     let scratch = Scratch::new();
     let provider = with_secret(&scratch, |settings| {
         settings.user_claim = Some("ext.name".to_owned());

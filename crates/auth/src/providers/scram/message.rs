@@ -34,7 +34,6 @@ pub(super) struct ClientFirst<'a> {
     pub(super) authorization: Option<String>,
     /// The rest of the message, which is signed.
     pub(super) bare: &'a str,
-    /// The user.
     pub(super) user: String,
     /// The client's nonce.
     pub(super) nonce: &'a str,

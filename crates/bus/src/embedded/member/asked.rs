@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_server_is_asked_what_the_last_one_did_not_answer() {
+    fn a_new_server_gets_the_unanswered_requests() {
         let mut pending = pending();
         let told: Vec<Told> = (0..4).map(|_| append(&mut pending, None)).collect();
         assert_eq!(sent(&mut pending), [1, 2, 3, 4]);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_for_too_long_says_whether_it_was_sent() {
+    fn an_expired_request_reports_if_it_was_sent() {
         let mut pending = pending();
         let first = append(&mut pending, Some(7));
         assert_eq!(sent(&mut pending), [1]);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_shut_out_between_two_transactions_was_replaced() {
+    fn an_owner_fenced_between_transactions_was_replaced() {
         let mut open = Open::new(TIMEOUT);
         let began = Instant::now();
         open.set(Some(began));

@@ -23,7 +23,6 @@ struct State {
     answers: bool,
 }
 
-/// A broker.
 #[derive(Clone)]
 struct Broker(Arc<Mutex<State>>, Bell);
 
@@ -163,7 +162,7 @@ fn messages_of_a_node_are_confirmed_in_order_on_the_bus() {
 }
 
 #[test]
-fn what_the_bus_can_never_take_is_refused() {
+fn a_record_too_large_for_the_bus_is_refused() {
     let (_bus, courier) = bus();
     let broker = Broker::new(true);
     let _running = broker.start(&courier, Sharing::Each);
@@ -197,7 +196,7 @@ fn records_reach_nodes_and_resume_after_confirmed_ones() {
 }
 
 #[test]
-fn what_the_broker_gives_back_it_is_given_again() {
+fn records_returned_by_the_broker_are_offered_again() {
     let (bus, courier) = bus();
     let broker = Broker::new(false);
     let _running = broker.start(&courier, Sharing::Shared("a".into()));

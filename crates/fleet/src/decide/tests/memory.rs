@@ -80,7 +80,7 @@ fn a_season_continues_after_missed_observations() {
 }
 
 #[test]
-fn what_others_remember_is_not_taken_up() {
+fn the_memory_of_another_policy_is_discarded() {
     let remembered = |name: PolicyName, settings: &Settings| {
         let mut level = Watched::new(name, settings, 1);
         level.see_all(cpu(0.9));

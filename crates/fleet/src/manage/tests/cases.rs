@@ -55,7 +55,7 @@ fn a_drain_that_takes_too_long_returns_to_service() {
 }
 
 #[test]
-fn what_does_not_come_up_is_taken_away_and_tried_again_later() {
+fn a_failed_start_is_undone_and_repeated_later() {
     let mut run = run(vec![(0, 2), (40_000, 3)]);
     run.turns(38, &[], &[]);
     run.world.stillborn = true;

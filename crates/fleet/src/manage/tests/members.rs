@@ -10,7 +10,6 @@ use super::world::{Life, settings};
 use crate::level::Level;
 use crate::provider::ResourceName;
 
-/// Partitions in all.
 const PARTITIONS: usize = 64;
 /// Partitions that move in a turn.
 const AT_ONCE: usize = 8;

@@ -118,7 +118,7 @@ fn a_dead_one_returns_under_its_name() {
 }
 
 #[test]
-fn a_scale_in_gives_way_to_one_who_puts_another_on_top() {
+fn a_scale_in_gives_way_to_an_added_pod() {
     let mut run = start(vec![(0, 2), (40_000, 1), (55_000, 3)], vec![(0, 1)]);
     run.turns(38, &[], &[]);
     let last = run.world.names(Level::Broker).pop().unwrap();

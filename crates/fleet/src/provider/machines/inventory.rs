@@ -263,7 +263,6 @@ impl Inventory {
         }
     }
 
-    /// A call has ended.
     pub(super) fn ended(&mut self, now: u64, call: &Call, outcome: Outcome) {
         let limits = self.settings.limits.clone();
         match call {

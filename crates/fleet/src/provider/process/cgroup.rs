@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_allows_is_made_and_removed() {
+    fn cgroups_are_made_and_removed_where_allowed() {
         let cgroups = Cgroups::detect();
         if let Some(why) = cgroups.block_reason() {
             assert!(!why.is_empty());

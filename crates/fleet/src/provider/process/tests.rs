@@ -117,7 +117,7 @@ fn a_process_without_a_recorded_id_is_found_by_its_mark() {
 }
 
 #[test]
-fn what_dies_is_down_and_starts_again_where_it_was() {
+fn a_dead_process_is_down_and_restarts_in_place() {
     let folder = Folder::new();
     let mut processes = folder.open("exec sleep 1000");
     let resource = processes.allocate(&wanted("broker-1")).unwrap();

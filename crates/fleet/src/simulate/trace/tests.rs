@@ -38,7 +38,7 @@ fn seconds_hold_every_message_once() {
 }
 
 #[test]
-fn problems_name_the_line_and_what_to_do() {
+fn problems_name_the_line_and_the_remedy() {
     assert!(problem("").contains("empty"));
     assert!(problem("time_s,rate\n").contains("empty"));
     assert!(problem("time_s,rate\n0,1\n").contains("one row"));

@@ -55,7 +55,7 @@ fn in_pairs_each_subscriber_has_the_messages_of_one_publisher() {
 }
 
 #[test]
-fn what_warms_up_is_not_counted() {
+fn messages_of_the_warm_up_are_not_counted() {
     for pace in [Pace::Closed { window: 7 }, Pace::Open { rate: Rate::Total(2_000.0), arrival: Arrival::Uniform }] {
         let mut plan = plan(pace);
         plan.warm_up_ms = 50;

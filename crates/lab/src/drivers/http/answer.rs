@@ -9,7 +9,6 @@ const HEAD_MAX: usize = 64 * 1024;
 /// The longest body, in bytes.
 const BODY_MAX: usize = 256 * 1024 * 1024;
 
-/// An answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer<'a> {
     pub(super) status: u16,

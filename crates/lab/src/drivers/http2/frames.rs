@@ -26,7 +26,6 @@ const PRIORITY: u8 = 0x20;
 /// The size of a priority before the fields of a head.
 const PRIORITY_LEN: usize = 5;
 
-/// A frame.
 pub(super) struct Frame<'a> {
     pub(super) kind: u8,
     pub(super) flags: u8,

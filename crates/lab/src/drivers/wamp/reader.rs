@@ -55,7 +55,6 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// A string.
     pub(super) fn text(&mut self) -> Result<String, Problem> {
         self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }

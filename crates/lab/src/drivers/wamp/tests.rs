@@ -62,7 +62,7 @@ fn a_publisher_gets_acknowledgements_on_request() {
 }
 
 #[test]
-fn who_logs_in_does_so_by_ticket() {
+fn a_login_is_by_ticket() {
     let known = Credentials { username: "me".to_owned(), password: "secret".to_owned() };
     let mut driver = Wamp::new("lab", "mine", Some(&known), false, Role::Publish);
     let mut noted = Noted::default();

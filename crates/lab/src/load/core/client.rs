@@ -22,7 +22,6 @@ pub(crate) enum State {
 /// Bytes on their way to a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// The bytes.
     pub(crate) bytes: Vec<u8>,
     /// How many of them are written.
     pub(crate) written: usize,
@@ -61,7 +60,6 @@ impl Output {
     }
 }
 
-/// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Its group in the plan.

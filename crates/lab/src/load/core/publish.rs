@@ -170,7 +170,6 @@ impl Publishers {
         self.list.iter().map(|publisher| publisher.in_flight.len() as u64).sum()
     }
 
-    /// The publishers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Publisher> {
         self.list.iter()
     }

@@ -149,7 +149,6 @@ impl Publisher {
         }
     }
 
-    /// Its streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let first = self.first_stream;
         (0..self.topics.len() as u32).map(move |topic| (topic, first + topic))

@@ -87,7 +87,6 @@ impl Receivers {
         self.list.len() as u32
     }
 
-    /// Adds a receiver.
     pub(super) fn add(&mut self, receiver: Receiver) {
         self.list.push(receiver);
     }

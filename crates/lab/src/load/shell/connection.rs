@@ -15,7 +15,6 @@ const ROOM: usize = 64 * 1024;
 /// Bytes that are sealed at a time.
 const SEALED_AT_ONCE: usize = 64 * 1024;
 
-/// A connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     is_connected: bool,
@@ -46,8 +45,7 @@ impl Connection {
 
     /// A connection within TLS.
     pub(crate) fn within(stream: TcpStream, layers: &LayerSettings) -> Self {
-        // No layer here uses random numbers.
-        Self::layered(stream, Some(layers.begin(0)))
+        Self::layered(stream, Some(layers.begin()))
     }
 
     /// A connection without layers.

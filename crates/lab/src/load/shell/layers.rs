@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
+use tidegate_client::net::{WebSocket, WebSocketError};
 
 use super::tls::{self, Tls};
-use super::websocket::WebSocket;
 use crate::load::error::LoadError;
 use crate::load::plan::{LoadPlan, Target, Transport};
 
@@ -21,8 +21,8 @@ pub(crate) struct LayerSettings {
     tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
     /// The protocol that TLS must agree on (ALPN).
     must_agree: Option<&'static [u8]>,
-    /// Host and path.
-    websocket: Option<(String, String)>,
+    /// Host, port and path.
+    websocket: Option<(String, u16, String)>,
 }
 
 impl LayerSettings {
@@ -43,7 +43,7 @@ impl LayerSettings {
         } else {
             None
         };
-        let websocket = wrapped.then(|| (format!("{}:{}", target.host, target.port), target.path.clone()));
+        let websocket = wrapped.then(|| (target.host.clone(), target.port, target.path.clone()));
         Ok(Some(Self { tls, must_agree: None, websocket }))
     }
 
@@ -57,18 +57,15 @@ impl LayerSettings {
     }
 
     /// The layers of a new connection.
-    pub(super) fn begin(&self, seed: u64) -> Layers {
+    pub(super) fn begin(&self) -> Layers {
         let mut layers = Layers {
             tls: self.tls.as_ref().and_then(|(config, name)| Tls::new(config, name, self.must_agree)),
-            websocket: self.websocket.as_ref().map(|_| WebSocket::new(seed)),
+            websocket: self.websocket.as_ref().map(|(host, port, path)| WebSocket::new(host, *port, path)),
             sealed: Vec::new(),
             written: 0,
         };
-        if let (Some(websocket), Some((host, path))) = (&mut layers.websocket, &self.websocket) {
-            let request = websocket.request(host, path);
-            // Nothing can fail yet: TLS keeps it until its handshake is done.
-            let _ = layers.encrypt(&request);
-        }
+        // Nothing can fail yet: TLS keeps the request until its handshake is done.
+        let _ = layers.seal_frames();
         layers
     }
 }
@@ -100,17 +97,20 @@ impl Layers {
 
     /// Takes in bytes of MQTT.
     pub(super) fn seal(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(websocket) = &mut self.websocket else { return self.encrypt(bytes) };
-        let mut framed = Vec::with_capacity(bytes.len() + 16);
-        websocket.wrap(bytes, &mut framed);
-        self.encrypt(&framed)
+        let Some(websocket) = &mut self.websocket else {
+            return encrypt(self.tls.as_mut(), bytes, &mut self.sealed);
+        };
+        websocket.wrap(bytes);
+        self.seal_frames()
     }
 
-    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(tls) = &mut self.tls {
-            return tls.encrypt(bytes, &mut self.sealed);
-        }
-        self.sealed.extend_from_slice(bytes);
+    /// Takes in the frames of the WebSocket.
+    fn seal_frames(&mut self) -> io::Result<()> {
+        let Some(websocket) = self.websocket.as_mut().filter(|websocket| !websocket.output().is_empty()) else {
+            return Ok(());
+        };
+        encrypt(self.tls.as_mut(), websocket.output(), &mut self.sealed)?;
+        websocket.advance_output(websocket.output().len());
         Ok(())
     }
 
@@ -151,17 +151,32 @@ impl Layers {
         let bytes = &raw[..count];
         match (&mut self.tls, &mut self.websocket) {
             (Some(tls), None) => tls.decrypt(bytes, plain)?,
-            (None, Some(websocket)) => websocket.unwrap(bytes, plain)?,
+            (None, Some(websocket)) => websocket.handle_input(bytes, plain).map_err(refused)?,
             (Some(tls), Some(websocket)) => {
                 let mut framed = Vec::new();
                 tls.decrypt(bytes, &mut framed)?;
-                websocket.unwrap(&framed, plain)?;
+                websocket.handle_input(&framed, plain).map_err(refused)?;
             }
             (None, None) => plain.extend_from_slice(bytes),
         }
-        if let Some(pong) = self.websocket.as_mut().and_then(WebSocket::take_pong) {
-            self.encrypt(&pong)?;
-        }
+        // The answers to pings.
+        self.seal_frames()?;
         Ok((Some(count), count == READ_BYTES))
     }
+}
+
+fn encrypt(tls: Option<&mut Tls>, bytes: &[u8], sealed: &mut Vec<u8>) -> io::Result<()> {
+    if let Some(tls) = tls {
+        return tls.encrypt(bytes, sealed);
+    }
+    sealed.extend_from_slice(bytes);
+    Ok(())
+}
+
+fn refused(error: WebSocketError) -> io::Error {
+    let kind = match error {
+        WebSocketError::Closed => io::ErrorKind::ConnectionAborted,
+        _ => io::ErrorKind::ConnectionRefused,
+    };
+    io::Error::new(kind, error)
 }

@@ -8,7 +8,7 @@ use mio::{Interest, Registry, Token};
 use super::connection::{Brought, Connection};
 use super::dial::dial;
 use super::layers::LayerSettings;
-use super::quic::{Quic, QuicSettings};
+use super::quic::{Connections, Quic};
 use crate::load::core::Output;
 use crate::load::error::LoadError;
 use crate::load::plan::LoadPlan;
@@ -16,7 +16,7 @@ use crate::load::plan::LoadPlan;
 /// Settings of the links of all clients of a run.
 pub(super) struct LinkSettings {
     layers: Option<LayerSettings>,
-    quic: Option<QuicSettings>,
+    quic: Option<Connections>,
 }
 
 impl LinkSettings {
@@ -25,7 +25,7 @@ impl LinkSettings {
     /// # Errors
     /// When the certificates cannot be used.
     pub(super) fn of(plan: &LoadPlan) -> Result<Self, LoadError> {
-        Ok(Self { layers: LayerSettings::of(plan)?, quic: QuicSettings::of(plan)? })
+        Ok(Self { layers: LayerSettings::of(plan)?, quic: Connections::of(plan)? })
     }
 
     /// Begins a link, and has the poll tell about it by this token.
@@ -36,17 +36,16 @@ impl LinkSettings {
         &self,
         address: SocketAddr,
         source: Option<IpAddr>,
-        seed: u64,
         (registry, token): (&Registry, Token),
     ) -> io::Result<Link> {
         if let Some(settings) = &self.quic {
-            let mut quic = Quic::dial(settings, address, source)?;
+            let quic = Quic::dial(settings, address, source)?;
             quic.register(registry, token)?;
             return Ok(Link::Quic(Box::new(quic)));
         }
         let mut stream = dial(address, source)?;
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        let layers = self.layers.as_ref().map(|layers| layers.begin(seed));
+        let layers = self.layers.as_ref().map(|layers| layers.begin());
         Ok(Link::Stream(Box::new(Connection::layered(stream, layers))))
     }
 }

@@ -13,7 +13,6 @@ const RIGHT: f64 = 460.0;
 /// Width of a letter of a label.
 const LETTER: f64 = 6.5;
 
-/// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::report) struct Bar {
     /// The text before it.

@@ -73,7 +73,7 @@ fn nodes_with_different_leases_say_so_once_of_each_other() {
 }
 
 #[test]
-fn what_cannot_be_a_cluster_is_refused_with_advice() {
+fn an_impossible_cluster_is_refused_with_advice() {
     for (arguments, advice) in [
         (&["--bus", "nats://127.0.0.1:1"][..], "add --node NAME"),
         (&["--node", "a"], "add --bus embedded://DIRECTORY"),

@@ -1,6 +1,5 @@
 //! The features, in the order of the page.
 
-/// A feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Feature {
     Store,

@@ -61,7 +61,6 @@ impl Member {
         ended.out
     }
 
-    /// Kills it.
     pub(super) fn kill(self) {
         match self.process {
             Process::Child(child) => {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::features::Feature::{self, *};
-use super::{BROKER, FLEET, ORCHESTRATOR};
+use super::{BROKER, FLEET};
 
 /// A test, and the features that it uses together.
 type Covered = (&'static str, &'static [Feature]);
@@ -27,16 +27,17 @@ const REASONS: [(&[Feature], &[Feature], &str); 5] = [
 
 /// The scenarios of this test and the others.
 fn tests() -> Vec<(&'static str, Vec<Feature>)> {
-    let mut tests = vec![
-        ("one_broker_has_everything_at_once", BROKER.to_vec()),
-        ("an_orchestrator_has_everything_at_once", ORCHESTRATOR.to_vec()),
-        ("a_cluster_on_the_embedded_bus_has_everything_at_once", [&BROKER[..], &[Embedded]].concat()),
-        ("a_cluster_on_nats_has_everything_at_once", [&BROKER[..], &[Nats]].concat()),
-        ("an_orchestrator_cluster_has_everything_at_once", [&ORCHESTRATOR[..], &[Embedded]].concat()),
-        ("an_orchestrator_cluster_on_nats_has_everything_at_once", [&ORCHESTRATOR[..], &[Nats]].concat()),
-        ("a_cluster_on_kafka_has_everything_at_once", [&BROKER[..], &[Kafka]].concat()),
-        ("an_orchestrator_cluster_on_kafka_has_everything_at_once", [&ORCHESTRATOR[..], &[Kafka]].concat()),
+    let scenarios: [(&str, &[Feature]); 8] = [
+        ("one_broker_has_everything_at_once", &[]),
+        ("an_orchestrator_has_everything_at_once", &[Orchestrator]),
+        ("a_cluster_on_the_embedded_bus_has_everything_at_once", &[Embedded]),
+        ("a_cluster_on_nats_has_everything_at_once", &[Nats]),
+        ("an_orchestrator_cluster_has_everything_at_once", &[Orchestrator, Embedded]),
+        ("an_orchestrator_cluster_on_nats_has_everything_at_once", &[Orchestrator, Nats]),
+        ("a_cluster_on_kafka_has_everything_at_once", &[Kafka]),
+        ("an_orchestrator_cluster_on_kafka_has_everything_at_once", &[Orchestrator, Kafka]),
     ];
+    let mut tests: Vec<_> = scenarios.map(|(name, more)| (name, [&BROKER[..], more].concat())).into();
     let kubernetes = [Kubernetes];
     let others: [(&str, &[Feature], Feature); 5] = [
         ("a_fleet_has_everything_at_once", &FLEET, Embedded),
@@ -45,7 +46,8 @@ fn tests() -> Vec<(&'static str, Vec<Feature>)> {
         ("a_chart_on_nats_has_everything_at_once", &kubernetes, Nats),
         ("a_chart_on_kafka_has_everything_at_once", &kubernetes, Kafka),
     ];
-    tests.extend(others.map(|(name, more, bus)| (name, [&ORCHESTRATOR[..], more, &[bus]].concat())));
+    let fleets = others.map(|(name, more, bus)| (name, [&BROKER[..], &[Orchestrator], more, &[bus]].concat()));
+    tests.extend(fleets);
     tests.extend(ELSEWHERE.map(|(name, features)| (name, features.to_vec())));
     tests
 }

@@ -134,7 +134,7 @@ fn any_is_answered_with_as_little_as_possible() {
 }
 
 #[test]
-fn a_longer_answer_fits_by_what_the_asker_takes_or_asks_for_tcp() {
+fn a_long_answer_fits_the_limit_of_the_client_or_asks_for_tcp() {
     let label = "x".repeat(60);
     let zone = format!("{label}.{label}.fleet");
     let servers = (0..8).map(|number| NameServer {

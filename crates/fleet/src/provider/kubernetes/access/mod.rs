@@ -25,7 +25,6 @@ pub(super) struct Access {
     /// Whose certificates the API server may have.
     pub(super) authorities: Vec<CertificateDer<'static>>,
     pub(super) identity: Identity,
-    /// The namespace.
     pub(super) namespace: Option<String>,
 }
 

@@ -66,7 +66,7 @@ fn an_expired_list_is_read_again() {
 }
 
 #[test]
-fn what_shall_come_is_starting_and_what_shall_go_is_stopping() {
+fn wanted_pods_are_starting_and_unwanted_ones_stopping() {
     let one = changed(STATEFUL_SET, "\"replicas\": 2,\n  \"selector\"", "\"replicas\": 1,\n  \"selector\"");
     let three = changed(STATEFUL_SET, "\"replicas\": 2,\n  \"selector\"", "\"replicas\": 3,\n  \"selector\"");
     let (mut provider, recorded) = opened(vec![

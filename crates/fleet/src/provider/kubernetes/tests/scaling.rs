@@ -34,7 +34,7 @@ fn to_allocate_is_to_scale_up_by_one() {
 }
 
 #[test]
-fn what_shall_be_there_is_not_asked_for_again() {
+fn a_requested_pod_is_not_requested_again() {
     let (mut provider, recorded) = opened(vec![Exchange::get(SCALE_PATH, 200, SCALE)]);
     provider.allocate(&wanted("tidegate-broker-1")).unwrap();
     recorded.finish();

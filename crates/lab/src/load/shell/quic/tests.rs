@@ -1,9 +1,15 @@
 //! Against a server that is as small as QUIC allows, on loopback.
 
+use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::ServerConfig;
+use bytes::BytesMut;
 use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::{
+    Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, ServerConfig, StreamId,
+    TransportConfig, VarInt,
+};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
@@ -20,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Echoes the first stream of the first connection.
 struct Server {
     endpoint: Endpoint,
-    socket: StdSocket,
+    socket: UdpSocket,
     client: Option<(ConnectionHandle, Connection)>,
     stream: Option<StreamId>,
     echo: Vec<u8>,
@@ -46,7 +52,7 @@ impl Server {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(VarInt::from_u32(WINDOW));
         config.transport_config(Arc::new(transport));
-        let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(TURN)).unwrap();
         let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), Some(Arc::new(config)), false, None);
         let (client, stream, echo) = (None, None, Vec::new());
@@ -55,7 +61,7 @@ impl Server {
 
     /// Takes a datagram, if one comes, and sends the pending ones.
     fn turn(&mut self) {
-        let mut datagram = [0; DATAGRAM_BYTES];
+        let mut datagram = [0; 2048];
         if let Ok((len, from)) = self.socket.recv_from(&mut datagram) {
             self.seen += usize::from(self.stream.is_some());
             if self.loses > 0 && self.seen % self.loses == self.loses - 1 {
@@ -119,7 +125,7 @@ fn echo(connection: &mut Connection, stream: StreamId, echo: &mut Vec<u8>) -> bo
 fn dial(to: &Server) -> Quic {
     let mut plan = LoadPlan::new(Target::tcp("localhost", 1), 1);
     plan.target.transport = Transport::Quic;
-    let settings = QuicSettings::of(&plan).unwrap().unwrap();
+    let settings = Connections::of(&plan).unwrap().unwrap();
     Quic::dial(&settings, to.socket.local_addr().unwrap(), None).unwrap()
 }
 
@@ -130,7 +136,7 @@ fn until(server: &mut Server, client: &mut Quic, mut is_done: impl FnMut(&mut Qu
         assert!(begin.elapsed() < LIMIT, "nothing comes any more");
         server.turn();
         if client.deadline().is_some_and(|at| at <= Instant::now()) {
-            client.on_time().unwrap();
+            client.on_time();
         }
     }
 }
@@ -168,7 +174,7 @@ fn quic_carries_bytes_both_ways_and_the_end() {
 }
 
 #[test]
-fn what_gets_lost_on_the_way_is_sent_again() {
+fn lost_datagrams_are_sent_again() {
     assert!(returns(30_000, 5).lost > 1);
 }
 
