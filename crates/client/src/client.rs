@@ -10,10 +10,10 @@ mod wire;
 
 use std::time::Instant;
 
-use tidegate_mqtt::{Packet, split_frame};
+use tidegate_mqtt::{Packet, PacketType, Publish, split_frame};
 
 use self::publishing::Sending;
-use self::receiving::Receiving;
+use self::receiving::{ReceivedPairs, Receiving};
 use self::requests::Requests;
 use self::wire::Wire;
 use crate::keep_alive::Due;
@@ -194,11 +194,18 @@ impl Client {
         let Some(frame) = split_frame(bytes, self.wire.options.max_packet_size())? else {
             return Ok(None);
         };
-        let packet = Packet::decode(self.wire.options.version, &frame)?;
+        let version = self.wire.options.version;
         if self.wire.options.trace {
-            self.wire.trace(Direction::Received, &packet);
+            self.wire.trace(Direction::Received, &Packet::decode(version, &frame)?);
         }
-        self.handle_packet(now, &packet)?;
+        if frame.packet_type() == PacketType::Publish && self.wire.is_connected() {
+            let mut pairs = ReceivedPairs::new(self.wire.options.mark);
+            let pair = |name: &str, value: &str| pairs.add(name, value);
+            let packet = Publish::decode_with_pairs(version, frame.first_byte, frame.body, pair)?;
+            self.receiving.handle_publish(now, &packet, pairs, &mut self.wire)?;
+        } else {
+            self.handle_packet(now, &Packet::decode(version, &frame)?)?;
+        }
         Ok(Some(frame.total_len))
     }
 
@@ -214,7 +221,6 @@ impl Client {
             };
         }
         match packet {
-            Packet::Publish(packet) => self.receiving.handle_publish(now, packet, &mut self.wire),
             Packet::PubAck(packet) => {
                 let sends_next = self.sending.handle_puback(packet, &mut self.packet_ids, &mut self.wire)?;
                 if sends_next {
@@ -252,7 +258,9 @@ impl Client {
             | Packet::ConnAck(_)
             | Packet::Subscribe(_)
             | Packet::Unsubscribe(_)
-            | Packet::PingReq(_) => Err(unexpected),
+            | Packet::PingReq(_)
+            // It is handled where it is decoded.
+            | Packet::Publish(_) => Err(unexpected),
         }
     }
 }

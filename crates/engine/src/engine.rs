@@ -47,6 +47,7 @@ use crate::principals::Services;
 use crate::publish::admission::Admissions;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::layouts::Layouts;
+use crate::publish::origin::OriginWriter;
 use crate::publish::turn_share::TurnShare;
 use crate::retained::Retaining;
 use crate::session::ended::EndedSessions;
@@ -67,6 +68,8 @@ pub struct Engine {
     pub(crate) state: ShardState,
     pub(crate) router: Router,
     pub(crate) layouts: Layouts,
+    /// Writes who has published a message, for pipelines.
+    pub(crate) origins: OriginWriter,
     pub(crate) links: Links,
     pub(crate) retaining: Retaining,
     pub(crate) groups: Groups,
@@ -120,6 +123,7 @@ impl Engine {
             place,
             state,
             layouts: Layouts::default(),
+            origins: OriginWriter::default(),
             links: Links::new(place, settings.limits.shard_link_bytes),
             retaining: Retaining::new(&settings),
             groups: Groups::new(seed, place),

@@ -60,8 +60,34 @@ impl<'a> Publish<'a> {
     ///
     /// For an invalid Topic Name or property, and for a packet with neither a Topic Name nor a Topic Alias.
     pub fn from_raw(raw: &RawPublish<'a>, version: Version) -> Result<Self, DecodeError> {
-        let properties =
-            if version.is_v5() { PublishProperties::decode(raw.properties)? } else { PublishProperties::default() };
+        Self::with_pairs(raw, version, |_, _| {})
+    }
+
+    /// As [`Publish::decode`], and hands each User Property over in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publish::decode`]. Some User Properties may have been handed over then.
+    pub fn decode_with_pairs(
+        version: Version,
+        first_byte: u8,
+        body: &'a [u8],
+        pair: impl FnMut(&'a str, &'a str),
+    ) -> Result<Self, DecodeError> {
+        Self::with_pairs(&RawPublish::decode(version, first_byte, body)?, version, pair)
+    }
+
+    #[inline]
+    fn with_pairs(
+        raw: &RawPublish<'a>,
+        version: Version,
+        pair: impl FnMut(&'a str, &'a str),
+    ) -> Result<Self, DecodeError> {
+        let properties = if version.is_v5() {
+            PublishProperties::decode_with_pairs(raw.properties, pair)?
+        } else {
+            PublishProperties::default()
+        };
         let topic = match (raw.topic.is_empty(), properties.topic_alias) {
             (false, _) => Some(reader::topic_name(raw.topic, "topic name")?),
             (true, Some(_)) => None,

@@ -287,6 +287,9 @@ impl std::fmt::Display for TopicFilter<'_> {
 
 const SHARE_PREFIX: &str = "$share/";
 
+/// The first level of the same.
+const SHARE: &str = "$share";
+
 /// The filter proper: all of the text unless it is a shared subscription's
 /// ([MQTT-4.8.2-1], [MQTT-4.8.2-2]).
 fn proper_filter(text: &str) -> Result<&str, TopicError> {
@@ -311,7 +314,7 @@ fn proper_filter(text: &str) -> Result<&str, TopicError> {
 
 /// Whether the first level marks the text as a shared subscription's filter (section 4.8.2).
 fn is_shared(text: &str) -> bool {
-    text.starts_with(SHARE_PREFIX) || text == SHARE_PREFIX.trim_end_matches('/')
+    text.starts_with(SHARE_PREFIX) || text == SHARE
 }
 
 /// A wildcard must fill its level, and `#` must be the last level ([MQTT-4.7.1-1], [MQTT-4.7.1-2]).

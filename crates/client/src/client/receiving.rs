@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, PublishProperties, ReasonCode};
+use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, ReasonCode};
 
 use super::Client;
 use super::wire::Wire;
@@ -76,6 +76,7 @@ impl Receiving {
         &mut self,
         now: Instant,
         packet: &PublishPacket<'_>,
+        pairs: ReceivedPairs,
         wire: &mut Wire,
     ) -> Result<(), ProtocolError> {
         // The alias is looked at first: it holds even if the message turns out to be known.
@@ -86,7 +87,7 @@ impl Receiving {
             (None, None) => return Err(tidegate_mqtt::DecodeError::MissingTopic.into()),
         };
         let Some(packet_id) = packet.packet_id else {
-            deliver(topic, packet, None, wire);
+            deliver(topic, packet, pairs, None, wire);
             return Ok(());
         };
         let receive_maximum = if wire.options.version.is_v5() { wire.options.receive_maximum() } else { u16::MAX };
@@ -103,7 +104,7 @@ impl Receiving {
         match arrival {
             Arrival::Deliver { position } => {
                 let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection, position };
-                deliver(topic, packet, Some(delivery), wire);
+                deliver(topic, packet, pairs, Some(delivery), wire);
                 if wire.options.acknowledgement == Acknowledgement::Automatic {
                     self.incoming.judge(delivery, ReasonCode::Success);
                 }
@@ -130,8 +131,23 @@ impl Receiving {
     }
 }
 
-fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Delivery>, wire: &mut Wire) {
-    let (properties, marked) = owned_properties(&packet.properties, wire.options.mark);
+fn deliver(
+    topic: TopicNameBuf,
+    packet: &PublishPacket<'_>,
+    pairs: ReceivedPairs,
+    delivery: Option<Delivery>,
+    wire: &mut Wire,
+) {
+    let properties = &packet.properties;
+    let subscription_identifiers = properties.subscription_identifiers.iter().collect();
+    let properties = MessageProperties {
+        payload_format: properties.payload_format,
+        message_expiry: properties.message_expiry,
+        content_type: properties.content_type.map(str::to_owned),
+        response_topic: properties.response_topic.map(TopicNameBuf::from),
+        correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
+        user_properties: pairs.others,
+    };
     wire.push(Event::Message(Box::new(Message {
         topic,
         payload: packet.payload.to_vec(),
@@ -140,8 +156,8 @@ fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Del
         dup: packet.dup,
         packet_id: packet.packet_id,
         properties,
-        marked,
-        subscription_identifiers: packet.properties.subscription_identifiers.iter().collect(),
+        marked: pairs.marked,
+        subscription_identifiers,
         topic_alias: packet.properties.topic_alias,
         delivery,
     })));
@@ -153,24 +169,25 @@ fn send_pubrec(now: Instant, packet_id: tidegate_mqtt::PacketId, wire: &mut Wire
     let _ = wire.send(now, |out| packet.encode_within(version, max, out));
 }
 
-/// All properties except the user properties named `mark`, and the first value of these. One pass: each pair is read
-/// from the packet again.
-fn owned_properties(properties: &PublishProperties<'_>, mark: Option<&str>) -> (MessageProperties, Option<String>) {
-    let (mut marked, mut others) = (None, Vec::new());
-    for (name, value) in &properties.user_properties {
-        if mark != Some(name) {
-            others.push((name.to_owned(), value.to_owned()));
-        } else if marked.is_none() {
-            marked = Some(value.to_owned());
+/// The User Properties of a message: those with the name of the mark, and all others.
+#[derive(Debug)]
+pub(super) struct ReceivedPairs {
+    mark: Option<&'static str>,
+    /// The first value of the mark.
+    marked: Option<String>,
+    others: Vec<(String, String)>,
+}
+
+impl ReceivedPairs {
+    pub(super) fn new(mark: Option<&'static str>) -> Self {
+        Self { mark, marked: None, others: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, name: &str, value: &str) {
+        if self.mark != Some(name) {
+            self.others.push((name.to_owned(), value.to_owned()));
+        } else if self.marked.is_none() {
+            self.marked = Some(value.to_owned());
         }
     }
-    let owned = MessageProperties {
-        payload_format: properties.payload_format,
-        message_expiry: properties.message_expiry,
-        content_type: properties.content_type.map(str::to_owned),
-        response_topic: properties.response_topic.map(TopicNameBuf::from),
-        correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
-        user_properties: others,
-    };
-    (owned, marked)
 }

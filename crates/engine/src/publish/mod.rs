@@ -9,6 +9,7 @@ mod exchange;
 pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
+pub(crate) mod origin;
 pub(crate) mod pipeline;
 pub(crate) mod turn_share;
 

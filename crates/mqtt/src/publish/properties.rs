@@ -60,12 +60,16 @@ impl<'a> PublishProperties<'a> {
     /// When a property is malformed, does not belong in a PUBLISH packet, is there twice though it may not
     /// be, or has a value outside its range.
     pub fn decode(block: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::decode_with_pairs(block, |_, _| {})
+    }
+
+    /// The same, and hands each User Property over in their order: a receiver that keeps them need not read them again.
+    ///
+    /// # Errors
+    ///
+    /// As [`PublishProperties::decode`]. Some User Properties may have been handed over then.
+    pub fn decode_with_pairs(block: &'a [u8], mut pair: impl FnMut(&'a str, &'a str)) -> Result<Self, DecodeError> {
         let mut properties = Self { raw: block, ..Self::default() };
-        if block.is_empty() {
-            return Ok(properties);
-        }
-        properties.subscription_identifiers = SubscriptionIdentifiers::from_block(block);
-        properties.user_properties = UserProperties::from_block(block);
         let mut reader = PropertyReader::new(block, PropertyOwner::Packet(PacketType::Publish));
         while let Some(property) = reader.next()? {
             match property {
@@ -79,7 +83,15 @@ impl<'a> PublishProperties<'a> {
                 Property::ResponseTopic(topic) => properties.response_topic = Some(topic),
                 Property::CorrelationData(data) => properties.correlation_data = Some(data),
                 Property::ContentType(text) => properties.content_type = Some(text),
-                // Properties that may repeat are read from the block on demand. The reader rejects all others.
+                // Properties that may repeat are read from the block on demand.
+                Property::SubscriptionIdentifier(_) => {
+                    properties.subscription_identifiers = SubscriptionIdentifiers::from_block(block);
+                }
+                Property::User(name, value) => {
+                    properties.user_properties = UserProperties::from_block(block);
+                    pair(name, value);
+                }
+                // The reader rejects all others.
                 _ => {}
             }
         }

@@ -22,7 +22,7 @@ use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::timers::Timer;
 use tidegate_mqtt::{
-    Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
+    Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, frame_len, split_frame,
 };
 
 /// Whether a connection begins like a CONNECT packet. The first byte decides: other input (usually another protocol on
@@ -69,6 +69,24 @@ fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
     )
 }
 
+/// Bytes of a fixed header, at most.
+const FIXED_HEADER_MAX: usize = 5;
+
+/// How many of the bytes behind an incomplete packet belong to it; all, where that is not known. The packets behind it need
+/// not be copied.
+fn len_to_complete(packet: &[u8], behind: &[u8]) -> usize {
+    let mut header = [0; FIXED_HEADER_MAX];
+    let mut known = 0;
+    for (place, byte) in header.iter_mut().zip(packet.iter().chain(behind)) {
+        *place = *byte;
+        known += 1;
+    }
+    match frame_len(&header[..known]) {
+        Ok(Some(len)) if len > packet.len() => (len - packet.len()).min(behind.len()),
+        _ => behind.len(),
+    }
+}
+
 /// Bytes of the largest packet that a listener takes, or a connection to a broker.
 #[inline]
 fn max_packet_size(listener: Option<&ListenerSettings>, broker_links: &BrokerLinks) -> u32 {
@@ -84,27 +102,44 @@ impl Engine {
         self.state.counters.bytes_in += bytes.len() as u64;
         self.state.journal.now = now;
         self.state.tenants.look_at_rates();
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
-        match connection.tail.take() {
-            None => {
-                let taken = self.take_frames(now, key, bytes);
-                let payer = self.state.connections.note_arrival(now, key, taken);
-                self.state.meters.count_input(payer, taken);
-                self.keep_tail(now, key, &bytes[taken..]);
-            }
-            Some(mut tail) => {
-                self.state.memory.held += bytes.len() as u64;
-                if connection.phase == Phase::AwaitConnect {
-                    self.state.memory.connect_bytes -= tail.len() as u64;
-                }
-                self.state.memory.input_bytes += bytes.len() as u64;
-                tail.extend_from_slice(bytes);
-                self.take_frames_of_tail(now, key, tail);
-            }
+        if self.state.connections.get(key).is_none() {
+            return;
         }
+        self.take_input(now, key, bytes);
         parking!(self).check_output(key);
         // A refused packet has ended its connection, and other publishers may continue.
         self.after_frame(now);
+    }
+
+    fn take_input(&mut self, now: Now, key: ConnectionKey, mut bytes: &[u8]) {
+        while let Some(connection) = self.state.connections.get_mut(key) {
+            let Some(tail) = connection.tail.take() else {
+                let taken = self.take_frames(now, key, bytes);
+                let payer = self.state.connections.note_arrival(now, key, taken);
+                self.state.meters.count_input(payer, taken);
+                return self.keep_tail(now, key, &bytes[taken..]);
+            };
+            let len = if connection.phase == Phase::Open { len_to_complete(&tail, bytes) } else { bytes.len() };
+            let (first, behind) = bytes.split_at(len);
+            self.take_behind_tail(now, key, tail, first);
+            if behind.is_empty() {
+                return;
+            }
+            bytes = behind;
+        }
+    }
+
+    /// Takes bytes that arrived behind the rest of the input before.
+    #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
+    fn take_behind_tail(&mut self, now: Now, key: ConnectionKey, mut tail: Box<Vec<u8>>, bytes: &[u8]) {
+        let Some(connection) = self.state.connections.get(key) else { return };
+        self.state.memory.held += bytes.len() as u64;
+        if connection.phase == Phase::AwaitConnect {
+            self.state.memory.connect_bytes -= tail.len() as u64;
+        }
+        self.state.memory.input_bytes += bytes.len() as u64;
+        tail.extend_from_slice(bytes);
+        self.take_frames_of_tail(now, key, tail);
     }
 
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
@@ -488,6 +523,21 @@ mod tests {
         for bytes in [&b"\x1f\x80\x80\x80\x80"[..], b"GETTING", b"\r\n", b"SSH-2.0", b"\x14\x0e\0\x04MQTT"] {
             assert!(detail(bytes).ends_with("as of a CONNECT"), "{}", detail(bytes));
         }
+    }
+
+    #[test]
+    fn only_the_rest_of_an_incomplete_packet_belongs_to_it() {
+        // A body of 300 bytes: its length takes two bytes.
+        let packet = [&[0x30, 0xAC, 0x02][..], &[b'x'; 300]].concat();
+        let input = [&packet[..], b"\xC0\0"].concat();
+        for at in 1..packet.len() {
+            let (tail, behind) = input.split_at(at);
+            assert_eq!(len_to_complete(tail, behind), packet.len() - at, "cut at {at}");
+            let short = &behind[..behind.len() / 2];
+            assert_eq!(len_to_complete(tail, short), short.len().min(packet.len() - at), "incomplete, cut at {at}");
+        }
+        assert_eq!(len_to_complete(&packet, b"\xC0\0"), 2, "it is complete, and waits");
+        assert_eq!(len_to_complete(b"\0", b"abc"), 3, "no packet begins like this");
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl PublishPipeline<'_> {
                 self.charge_matching(now, key);
                 return Ok(progress);
             }
+            if !traits.is_address {
+                let progress = self.publish_plain_to_hub(now, (key, session, tenant), slot, &raw);
+                self.charge_matching(now, key);
+                return Ok(progress);
+            }
         }
         let is_plain = raw.properties.is_empty() && tenant == TenantId::DEFAULT;
         let mut properties = std::mem::take(&mut self.engine.layouts.properties);

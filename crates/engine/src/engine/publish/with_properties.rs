@@ -99,6 +99,28 @@ impl PublishPipeline<'_> {
         Ok(self.publish(&it))
     }
 
+    /// A message to a topic of a pipeline whose properties are passed on as they are: it gets its origin before them.
+    #[inline(never)]
+    pub(super) fn publish_plain_to_hub(
+        &mut self,
+        now: Now,
+        (key, session, tenant): (ConnectionKey, SessionKey, TenantId),
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+    ) -> Progress {
+        let mut properties = std::mem::take(&mut self.engine.layouts.properties);
+        properties.clear();
+        self.append_origin(now, Some(session), &mut properties);
+        properties.extend_from_slice(raw.properties);
+        let (session, expires_at) = (Some(session), Millis::NEVER);
+        let unknown_receipts = false;
+        let it =
+            Inbound { now, key, session, tenant, slot, raw, properties: &properties, expires_at, unknown_receipts };
+        let progress = self.publish(&it);
+        self.engine.layouts.properties = properties;
+        progress
+    }
+
     /// Whether a message has a topic of addresses, by its name or by a topic alias.
     fn is_of_addresses(&self, key: ConnectionKey, properties: &PublishProperties<'_>, raw: &RawPublish<'_>) -> bool {
         let Some(alias) = properties.topic_alias.filter(|_| raw.topic.is_empty()) else {
