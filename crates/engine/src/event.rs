@@ -261,6 +261,11 @@ pub enum LogEvent {
         /// Its name.
         broker: String,
     },
+    /// A broker of the fleet is given messages although another member may not have its filters there.
+    BrokerOpensEarly {
+        /// Its name.
+        broker: String,
+    },
     /// A broker of the fleet is there no more.
     BrokerLost {
         /// Its name.

@@ -134,6 +134,7 @@ impl Observer for TracingObserver {
             | LogEvent::BadPacket { .. }
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::BrokerOpensEarly { .. }
             | LogEvent::KeptBackLost { .. }
             | LogEvent::TopicDenied { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
@@ -173,6 +174,7 @@ impl Observer for TracingObserver {
             LogEvent::BrokerServes { .. }
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::BrokerOpensEarly { .. }
             | LogEvent::KeptBackLost { .. }
             | LogEvent::TopicDenied { .. } => log_of_broker(shard, occasion.event),
             LogEvent::QueueFull {
@@ -214,6 +216,13 @@ fn log_of_broker(shard: u16, event: &LogEvent) {
     match event {
         LogEvent::BrokerServes { broker } => {
             tracing::info!(shard, broker, "broker serving: it has all subscriptions");
+        }
+        LogEvent::BrokerOpensEarly { broker } => {
+            tracing::warn!(
+                shard,
+                broker,
+                "broker gets messages, although another orchestrator has not said that its filters are there: does each have the broker, and reach it?"
+            );
         }
         LogEvent::BrokerLost { broker, detail } => {
             tracing::warn!(shard, broker, detail, "broker lost");

@@ -15,6 +15,7 @@ mod life;
 mod linked_members;
 mod loss;
 mod members;
+mod openings;
 mod order;
 mod packet_limits;
 mod passed;

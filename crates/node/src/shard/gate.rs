@@ -346,6 +346,7 @@ impl AdmissionCalls<'_> {
             LogEvent::BrokerServes { .. }
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::BrokerOpensEarly { .. }
             | LogEvent::KeptBackLost { .. }
             | LogEvent::TopicDenied { .. } => return,
             LogEvent::Connected { key, client_id, tenant, version, session_present } => {

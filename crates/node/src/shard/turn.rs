@@ -361,8 +361,8 @@ impl Shard {
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{
-            BadPacket, BrokerIsOlder, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped,
-            KeptBackLost, QueueFull, Refused, TopicDenied,
+            BadPacket, BrokerIsOlder, BrokerLost, BrokerOpensEarly, BrokerServes, Connected, Delayed, Denied,
+            Disconnected, Dropped, KeptBackLost, QueueFull, Refused, TopicDenied,
         };
         self.admission().record(event);
         if !self.shared.observer.wants(event) {
@@ -380,6 +380,7 @@ impl Shard {
             | BrokerServes { .. }
             | BrokerLost { .. }
             | BrokerIsOlder { .. }
+            | BrokerOpensEarly { .. }
             | KeptBackLost { .. }
             | TopicDenied { .. } => None,
         };

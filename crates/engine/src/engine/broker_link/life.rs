@@ -9,6 +9,7 @@ use crate::ids::BrokerLinkKey;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::copies::LastMessage;
+use crate::orchestrator::broker_link::opening::Opening;
 use crate::orchestrator::broker_link::packet_limits::PacketLimit;
 use crate::orchestrator::broker_link::passed::Unpassed;
 use crate::orchestrator::broker_link::spread::Spread;
@@ -67,6 +68,8 @@ impl FleetCalls<'_> {
             suspicion: Suspicion::default(),
             unreturned: std::collections::BTreeMap::new(),
             unpassed: Unpassed::default(),
+            opening: Opening::default(),
+            questions_asked: 0,
             questions: Vec::new(),
             timer: Millis::NEVER,
             reassign_at: self.engine.broker_links.brokers.config.reassign_time(now),
@@ -165,6 +168,7 @@ impl FleetCalls<'_> {
             Stage::Resting(_) | Stage::Dialing(_) => {}
         }
         dealing!(self.engine).spread_piece(now, key);
+        broker_linking!(self.engine).continue_opening(now, key);
         broker_linking!(self.engine).ask_members(now, key);
         self.engine.broker_links.brokers.end_long_hold(now, &mut self.engine.state, &mut self.engine.layouts, key);
         let Some(broker_link) = self.engine.broker_links.brokers.all.get_mut(&key) else { return };

@@ -50,6 +50,7 @@ impl BrokerLinking<'_> {
         self.broker_links.wanted.note_sub_ack(&self.broker_links.brokers, broker_link, &ack);
         self.pass_refusals_on(now, broker_link, &ack);
         self.note_answered(now, broker_link, ack.packet_id);
+        self.answer_members(now, key);
         Ok(())
     }
 

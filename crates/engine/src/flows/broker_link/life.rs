@@ -72,6 +72,7 @@ impl BrokerLinking<'_> {
     ) {
         let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
         let (session, draining, max_qos) = (broker_link.session, broker_link.draining.is_some(), broker_link.max_qos);
+        self.broker_links.brokers.begin_opening(now, key);
         self.broker_links.brokers.fit_window(self.state, key);
         if !draining {
             self.take_broker_link_seat(now, session, max_qos);
@@ -131,6 +132,7 @@ impl BrokerLinking<'_> {
         let was = broker_link.stage;
         broker_link.connection = None;
         broker_link.pause.forget();
+        broker_link.opening.forget();
         broker_link.since = now.unix;
         broker_link.counters.lost += u64::from(was == Stage::Open);
         if let Some(detail) = detail.filter(|detail| !detail.is_empty()) {

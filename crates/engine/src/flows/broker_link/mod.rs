@@ -6,6 +6,7 @@ pub(crate) mod filters;
 pub(crate) mod here;
 pub(crate) mod leave;
 pub(crate) mod life;
+pub(crate) mod opening;
 pub(crate) mod order;
 pub(crate) mod passed;
 pub(crate) mod quota;

@@ -5,6 +5,7 @@ use crate::ids::{BrokerLinkKey, ConnectionKey, ShardId};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::orchestrator::broker_link::Stage;
 use crate::orchestrator::broker_link::passed::MemberQuestion;
 use crate::orchestrator::broker_link::settled::Awaited;
 
@@ -12,7 +13,9 @@ impl BrokerLinking<'_> {
     /// Asks the other members whether a broker has sent them the messages that it had acknowledged, when that is due.
     pub(crate) fn ask_members(&mut self, now: Now, key: BrokerLinkKey) {
         let members = self.links.roster.peers();
-        let all_linked = Some(members).filter(|_| !self.links.roster.lacks_nodes());
+        // The next homes of a dead member's partitions get its messages: until they serve, nothing can say who has them.
+        let roster = &self.links.roster;
+        let all_linked = Some(members).filter(|_| !roster.lacks_nodes() && !roster.misses_any());
         let brokers = &mut self.broker_links.brokers;
         let settlement = &mut self.broker_links.settlement;
         let Some(round) = settlement.continue_rounds(now, self.state, self.layouts, brokers, key, all_linked) else {
@@ -35,6 +38,14 @@ impl BrokerLinking<'_> {
         let own = self.broker_links.last_number();
         let brokers = &mut self.broker_links.brokers;
         let Some(key) = brokers.find(broker) else { return };
+        let Some(broker_link) = brokers.all.get(&key) else { return };
+        if broker_link.questions.iter().any(|question| (question.from, question.number) == (from, round)) {
+            return;
+        }
+        if matches!(broker_link.stage, Stage::Resting(_)) {
+            // The broker is there for the other member.
+            brokers.rest(now, self.state, key, true);
+        }
         let awaited = Awaited::begin(brokers, now, self.state, key, own);
         let awaited = awaited.unwrap_or_else(|| Awaited::of_disconnected(key));
         let Some(broker_link) = brokers.all.get_mut(&key) else { return };
@@ -42,11 +53,15 @@ impl BrokerLinking<'_> {
         broker_link.questions.push(MemberQuestion { from, number: round, awaited });
     }
 
-    /// A broker has answered a PINGREQ: the questions of members that waited for it are answered.
+    /// A broker has answered a PINGREQ, or for filters: the questions of members that waited for it are answered.
     pub(crate) fn answer_members(&mut self, now: Now, connection: ConnectionKey) {
         let own = self.broker_links.last_number();
         let brokers = &mut self.broker_links.brokers;
         let Some(key) = brokers.of_connection(connection) else { return };
+        // A member that is about to give it messages asks for these filters as well.
+        if !brokers.all.get(&key).is_some_and(|broker_link| broker_link.filters.are_held()) {
+            return;
+        }
         let questions = brokers.all.get_mut(&key).map(|it| std::mem::take(&mut it.questions)).unwrap_or_default();
         for mut question in questions {
             let awaited = question.awaited.remaining_for_another(brokers, now, self.state, own);
@@ -66,5 +81,8 @@ impl BrokerLinking<'_> {
         let brokers = &mut self.broker_links.brokers;
         let settlement = &mut self.broker_links.settlement;
         settlement.note_passed(now, self.state, self.layouts, brokers, broker, (from, round));
+        if let Some(key) = brokers.note_filters_there(broker, (from, round)) {
+            self.open_broker(now, key);
+        }
     }
 }

@@ -154,6 +154,11 @@ impl FilterSync {
         self.first_unasked == 0 && self.ending.suspects_nothing()
     }
 
+    /// Whether it has answered for all filters that existed when it came, and was asked for all others.
+    pub(crate) fn are_held(&self) -> bool {
+        self.is_complete() && self.queue.is_empty()
+    }
+
     /// Whether it has answered all that it was asked for.
     pub(crate) fn nothing_asked(&self) -> bool {
         self.asked.is_empty()

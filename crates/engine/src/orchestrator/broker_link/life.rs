@@ -72,14 +72,15 @@ impl Brokers {
         };
         let of_filters =
             if broker_link.stage == Stage::Open { broker_link.filters.due(timeout) } else { Millis::NEVER };
-        let of_unpassed = if broker_link.stage == Stage::Open { broker_link.unpassed.due() } else { Millis::NEVER };
+        let of_members = broker_link.unpassed.due().min(broker_link.opening.due());
+        let of_members = if broker_link.stage == Stage::Open { of_members } else { Millis::NEVER };
         let due = of_stage
             .min(broker_link.reassign_at)
             .min(of_filters)
             .min(broker_link.pause.until)
             .min(broker_link.hold.until)
             .min(broker_link.spread.at)
-            .min(of_unpassed)
+            .min(of_members)
             .min(broker_link.suspicion.steady_at);
         if due == broker_link.timer {
             return;

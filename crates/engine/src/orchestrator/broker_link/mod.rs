@@ -18,6 +18,7 @@
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is
 //!   not asked for.
 //! - `settled.rs`: whether all messages have arrived that brokers sent before a moment.
+//! - `opening.rs`: a broker that has connected waits for the filters of other members.
 //! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
 //!   queues are dealt again when a broker begins to serve.
 //! - `confirm.rs`: returned messages are settled in the store when all shards have them.
@@ -40,6 +41,7 @@ pub(crate) mod former;
 pub(crate) mod id;
 mod leave;
 pub(crate) mod life;
+pub(crate) mod opening;
 pub(crate) mod order;
 pub(crate) mod packet_limits;
 pub(crate) mod passed;
@@ -75,6 +77,7 @@ pub(crate) use filters::{FilterSync, WantedFilters};
 use former::{Continued, Former};
 use id::sequence::{IdReader, IdWriter};
 use id::{MessageId, SeenIds};
+use opening::Opening;
 pub(crate) use order::Hold;
 use packet_limits::{LenLimit, PacketLimit};
 use passed::{MemberQuestion, Unpassed};
@@ -224,6 +227,10 @@ pub(crate) struct BrokerLink {
     pub(crate) unreturned: BTreeMap<MessageId, Unreturned>,
     /// Acknowledged messages that other members may not have received.
     pub(crate) unpassed: Unpassed,
+    /// The wait until other members have their filters there.
+    pub(crate) opening: Opening,
+    /// Questions that members were asked about it, each with its number.
+    pub(crate) questions_asked: u32,
     /// Other members' questions about messages that it had for this one.
     pub(crate) questions: Vec<MemberQuestion>,
     /// When its timer is set.

@@ -115,13 +115,18 @@ impl Unpassed {
         (self.round.about, self.round.due) = (0, due);
     }
 
-    /// Begins a round if one may begin; returns its number.
-    fn begin_round(&mut self, now: Now, connection: Option<ConnectionKey>, members: Shards) -> Option<u32> {
+    /// Begins the round of this number if one may begin.
+    fn begin_round(
+        &mut self,
+        now: Now,
+        connection: Option<ConnectionKey>,
+        number: u32,
+        members: Shards,
+    ) -> Option<u32> {
         let may_begin = self.round.about == 0 && self.round.due <= now.monotonic && !self.messages.is_empty();
         if !may_begin || connection.is_none() {
             return None;
         }
-        let number = self.round.number.wrapping_add(1);
         let (about, due) = (self.messages.len(), now.monotonic.plus(ROUND_MAX_MS));
         self.round = Round { number, connection, about, open: members, due };
         Some(number)
@@ -243,13 +248,13 @@ impl Settlement {
             self.settle_oldest(state, layouts, brokers, key, all - given_up);
             return None;
         }
-        let unpassed = &mut brokers.all.get_mut(&key)?.unpassed;
+        let broker_link = brokers.all.get_mut(&key)?;
         let Some(members) = members else {
-            unpassed.cancel_round(now.monotonic.plus(LACKING_PAUSE_MS));
+            broker_link.unpassed.cancel_round(now.monotonic.plus(LACKING_PAUSE_MS));
             return None;
         };
-        let connection = brokers.all.get(&key)?.connection;
-        brokers.all.get_mut(&key)?.unpassed.begin_round(now, connection, members)
+        broker_link.questions_asked = broker_link.questions_asked.wrapping_add(1);
+        broker_link.unpassed.begin_round(now, broker_link.connection, broker_link.questions_asked, members)
     }
 
     fn end_round(
@@ -296,9 +301,9 @@ pub(crate) fn is_recognised(id: &MessageId, newest: u64) -> bool {
 }
 
 impl super::BrokerLinks {
-    /// Whether other members share the brokers, linked or not.
+    /// Whether other members share the brokers, linked or not, or one that is dead still has no successor.
     pub(crate) fn follow_members(&mut self, roster: &Roster) {
-        self.brokers.has_members = roster.peers() != Shards::default() || roster.lacks_nodes();
+        self.brokers.has_members = roster.peers() != Shards::default() || roster.lacks_nodes() || roster.misses_any();
     }
 
     /// The link to a member's shard has ended. An open round that waits for it begins again when all members are linked
@@ -308,6 +313,7 @@ impl super::BrokerLinks {
         for key in keys {
             let Some(broker_link) = self.brokers.all.get_mut(&key) else { continue };
             broker_link.questions.retain(|question| question.from != gone);
+            broker_link.opening.note_gone(gone);
             let round = &broker_link.unpassed.round;
             if round.about > 0 && round.open.has(gone) {
                 broker_link.unpassed.cancel_round(now.monotonic.plus(ROUND_INTERVAL_MS));

@@ -154,10 +154,11 @@ impl Brokers {
     }
 
     /// Fits the window to the messages that have not returned. A broker without room, or one that has not been asked
-    /// for all filters, has no window.
+    /// for all filters, also of other members, has no window.
     pub(crate) fn fit_window(&mut self, state: &mut ShardState, key: BrokerLinkKey) {
         let Some(broker_link) = self.all.get(&key) else { return };
-        let closed = broker_link.pause.is_on() || broker_link.hold.is_on() || !broker_link.filters.are_asked();
+        let waits = broker_link.hold.is_on() || broker_link.opening.is_on();
+        let closed = waits || broker_link.pause.is_on() || !broker_link.filters.are_asked();
         // Packet ids of kept messages are in the store as well.
         let most = u16::MAX - UNPASSED_MAX_MESSAGES;
         let window = if closed { 0 } else { usize::from(broker_link.window.min(most)) };

@@ -49,7 +49,8 @@ impl Awaited {
         Self { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, own: 0, unreturned: None }
     }
 
-    /// The messages that a broker has sent before now; `None` when it is disconnected.
+    /// The messages that a broker has sent before now; `None` when it is disconnected. CONNACK begins a new count of
+    /// answers.
     /// `own` is the number of the last message of this process.
     pub(crate) fn begin(
         brokers: &mut Brokers,
@@ -58,7 +59,7 @@ impl Awaited {
         key: BrokerLinkKey,
         own: u64,
     ) -> Option<Self> {
-        let broker_link = brokers.all.get_mut(&key)?;
+        let broker_link = brokers.all.get_mut(&key).filter(|broker_link| broker_link.stage == Stage::Open)?;
         let connection = broker_link.connection?;
         broker_link.probe.next = now.monotonic;
         // One answer may be under way to a PINGREQ that was sent before.

@@ -96,6 +96,8 @@ fn a_value_sent_again_comes_to_brokers_once() {
     world.begin_move(0, 1, &in_first.expect("a name"));
     world.end_move();
     let broker = world.broker("a");
+    broker.set_at(1);
+    world.advance(seconds(1));
     let (topic, publisher) = (world.name_on(1, "t "), v5(&world.name_on(0, "publisher ")).lasting().accept_on(0));
     let client = world.connect(publisher.clone());
     world.hold(0, 1);

@@ -78,6 +78,7 @@ fn receipts_and_counts_come_from_another_member() {
 fn ordinary_messages_do_not_cross_over_links() {
     let (world, [here, there]) = two();
     let broker = world.broker("a");
+    world.advance(seconds(10));
     for client in [&here, &there] {
         client.subscribe("#", AtLeastOnce);
         client.subscribe("t", AtLeastOnce);

@@ -12,6 +12,7 @@ fn with_subscriber() -> (World, [Broker; 2], [Client; 2]) {
     let [a, b] = ["a", "b"].map(|name| world.broker(name));
     a.set_at(1);
     b.set_at(1);
+    world.advance(seconds(1));
     let [here, there] = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
     there.subscribe("t", ExactlyOnce);
     here.publish(message("t", "scout").qos1());
