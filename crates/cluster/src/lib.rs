@@ -5,7 +5,7 @@
 //! [`Follower`]. The transport of tables, the choice of the leader and the images of partitions are the caller's.
 //! `docs/cluster.md` tells the whole of it.
 //!
-//! Three things hold whatever dies, is late or returns (`tests/simulation.rs`):
+//! Three things hold whatever dies, is late or returns (`tests/simulation/`):
 //!
 //! 1. No two nodes serve a partition at one time. A partition changes its node only when the former node does not
 //!    serve it any more: it has said so (a move), its lease has run out, or the bus takes nothing from it any more (a

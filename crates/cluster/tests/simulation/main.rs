@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod preparing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use tidegate_cluster::{
     Table, Watchdog, decide, deputy,
 };
 use tidegate_random::SplitMix64;
+
+use self::preparing::{behind_those_sent, without_those_sent};
 
 /// How long a tick is.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,6 +79,10 @@ struct Node {
     died_at: u64,
     /// Until when its address refuses connections of others although it lives.
     refuses_until: u64,
+    /// Ends of queues that have come before the partitions of moves, as they were then.
+    ahead: BTreeMap<u64, Content>,
+    /// The same of moves from here, as the new home has confirmed it.
+    sent_ahead: BTreeMap<u64, Content>,
 }
 
 /// A fetch of dead nodes' images, which takes its time.
@@ -90,6 +98,8 @@ struct Image {
     to: usize,
     at: u64,
     content: Content,
+    /// The first message of each partition that the new home has got ahead of the image, and is still owed.
+    ahead: Option<BTreeMap<u16, u64>>,
 }
 
 struct World {
@@ -122,6 +132,10 @@ struct World {
     /// Since when each partition that is looked at in each tick is served by no node, and for how long that was at most.
     served_at: Vec<u64>,
     longest_gap: u64,
+    /// Whether nodes prepare moves: they send a part ahead.
+    prepares: bool,
+    /// Images that named messages which were sent ahead.
+    shortened: usize,
 }
 
 fn watchdog() -> Watchdog {
@@ -152,6 +166,8 @@ impl World {
             unkept: BTreeSet::new(),
             served_at: vec![0; usize::from(PARTITIONS)],
             longest_gap: 0,
+            prepares: false,
+            shortened: 0,
         };
         for index in 0..NODES {
             let name = format!("n{index}");
@@ -186,6 +202,8 @@ impl World {
                 fenced: false,
                 died_at: 0,
                 refuses_until: 0,
+                ahead: BTreeMap::new(),
+                sent_ahead: BTreeMap::new(),
             };
             world.nodes.push(node);
         }
@@ -205,6 +223,7 @@ impl World {
         node.restoring.clear();
         node.sightings.clear();
         node.settling = Settling::default();
+        node.sent_ahead.clear();
     }
 
     fn start(&mut self, index: usize) {
@@ -213,6 +232,7 @@ impl World {
         if !node.durable {
             node.content.clear();
             node.restored.clear();
+            node.ahead.clear();
             node.follower = Follower::new(&node.name, 0, BTreeMap::new());
         }
         (node.alive, node.stopped_until, node.cut_until, node.leaving) = (true, 0, 0, false);
@@ -237,6 +257,7 @@ impl World {
                 self.beat(index);
                 self.read(index);
                 self.lead(index);
+                self.prepare(index);
                 self.advertise(index);
             }
             self.take_images(index);
@@ -328,6 +349,9 @@ impl World {
         }
         let steps = node.follower.take(&table);
         node.restored = node.follower.fetched(&table);
+        let open: BTreeSet<u64> = table.open_moves().map(|it| it.id).collect();
+        node.ahead.retain(|id, _| open.contains(id));
+        node.sent_ahead.retain(|id, _| open.contains(id));
         node.table = table;
         if node.follower.is_member() {
             (node.shards_until, node.shards_ended) = (node.lease_until, node.lease_until <= self.now);
@@ -347,10 +371,12 @@ impl World {
             Step::Forget(partitions) => node.content.retain(|partition, _| !partitions.contains(partition)),
             Step::Send { id, partitions, to } => {
                 let content = partitions.iter().map(|it| (*it, node.content.get(it).cloned().unwrap_or_default()));
-                let content = content.collect();
+                let mut content: Content = content.collect();
+                let ahead = node.sent_ahead.get(&id).map(|sent| without_those_sent(&mut content, sent));
+                self.shortened += usize::from(ahead.as_ref().is_some_and(|ahead| !ahead.is_empty()));
                 let to = self.nodes.iter().position(|node| node.name == to).unwrap();
                 let at = self.now + self.random.below(LEASE);
-                self.images.push(Image { id, to, at, content });
+                self.images.push(Image { id, to, at, content, ahead });
             }
             Step::Begin { partitions, lost } => {
                 for partition in partitions {
@@ -424,7 +450,11 @@ impl World {
             if image.to == index && image.at <= now && image.content.keys().all(expected) {
                 node.arrived.insert(image.id);
                 node.follower.arrived(image.id);
-                node.content.extend(image.content);
+                let came = node.ahead.remove(&image.id);
+                node.content.extend(match image.ahead {
+                    Some(ahead) => behind_those_sent(image.content, &ahead, came.expect("it was confirmed")),
+                    None => image.content,
+                });
             } else {
                 left.push(image);
             }
@@ -516,6 +546,8 @@ impl World {
             leaving: node.leaving,
             kept: node.durable,
             restored: node.restored.clone(),
+            prepares: self.prepares,
+            prepared: node.sent_ahead.keys().copied().collect(),
             ..Advert::default()
         };
         let words = self.adverts.entry(node.name.clone()).or_default();
