@@ -133,7 +133,37 @@ fn growth_that_a_lasting_load_needs_is_no_false_positive() {
 #[test]
 fn the_default_has_no_false_positive_on_the_suite() {
     let outcome = suite::spikes(PolicyName::Default).unwrap();
-    assert_eq!((outcome.traces, outcome.growth, outcome.false_positives), (288, 0, 0));
+    assert_eq!((outcome.traces, outcome.false_positives), (288, 0));
+}
+
+/// Peaks of 20 s, four times as high as what serves.
+fn peaks(every_s: u64, count: u64) -> Trace {
+    let duration_s = every_s * count + every_s / 2;
+    Spikes { base: 50.0, height: 400.0, length_s: 20, every_s, duration_s }.trace().unwrap()
+}
+
+#[test]
+fn the_default_is_late_only_until_peaks_have_a_rhythm() {
+    let (few, many) = (of_default(&peaks(307, 4)), of_default(&peaks(307, 40)));
+    assert_eq!(few.actions.iter().filter(|action| action.time_s < 4.0 * 307.0).count(), 0, "{:?}", few.actions);
+    assert!(few.missed_s > 0);
+    assert_eq!((many.missed_s, many.false_positives), (few.missed_s, 0));
+    assert_eq!(many.actions.len(), 1, "the brokers stay between the peaks: {:?}", many.actions);
+}
+
+#[test]
+fn brokers_for_rare_peaks_come_with_each_of_them() {
+    let (few, many) = (of_default(&peaks(3600, 4)), of_default(&peaks(3600, 10)));
+    assert_eq!((many.missed_s, many.false_positives, many.regretted_shrinks), (few.missed_s, 0, 0));
+    assert_eq!(many.actions.iter().filter(|action| action.to > action.from).count(), 6);
+    assert!(many.resource < 1.5, "{}", many.resource);
+}
+
+#[test]
+fn brokers_for_peaks_that_come_no_more_are_removed() {
+    let calm = std::iter::repeat_n(50.0, 3600);
+    let report = of_default(&rates(peaks(307, 8).rows().iter().map(|row| row.rate).chain(calm)));
+    assert_eq!((report.actions.len(), report.brokers_at_the_end), (2, 1), "{:?}", report.actions);
 }
 
 #[test]
@@ -353,8 +383,9 @@ fn policies_keep_to_the_bounds_of_the_workloads() {
         assert!(ours.false_positives <= hpa.false_positives, "{found}");
         assert!(ahead.false_positives <= ours.false_positives && ahead.late_s <= ours.late_s, "{found}");
         match family {
-            // A policy that does not grow for a short peak is late while it works the peak off.
-            Family::Spikes => assert_eq!(ours.false_positives, 0, "{found}"),
+            // A policy that does not grow for a short peak is late for each peak until it knows their rhythm: for the
+            // first four of 22. HPA is late for the first one.
+            Family::Spikes => assert!(ours.false_positives == 0 && ours.late_s * 2 <= hpa.late_s * 7, "{found}"),
             _ => assert!(ours.late_s * 5 <= hpa.late_s * 6, "{found}"),
         }
     }
@@ -372,12 +403,13 @@ fn the_table_of_workloads_is_current() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Peaks of up to 30 s, at any time between observations and of any shape, over a base of up to 65 %.
+    /// Peaks of up to 30 s, at any time between observations and of any shape, over a base of up to 65 %: fewer than can
+    /// have a rhythm.
     #[test]
     fn the_default_does_nothing_about_peaks(
         fleet in 1_u32..8,
         base in 0.1..0.65_f64,
-        peaks in prop::collection::vec((90_usize..400, 15_usize..=30, 0.7..3.0_f64, any::<bool>()), 1..8),
+        peaks in prop::collection::vec((90_usize..400, 15_usize..=30, 0.7..3.0_f64, any::<bool>()), 1..4),
         (boot, interval) in (0_u64..90, 5_u64..=20),
     ) {
         let full = f64::from(fleet) * 100.0;
