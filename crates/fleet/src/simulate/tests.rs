@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::generate::{Day, Ramp, Spikes};
 use super::*;
 use crate::decide::{Bounds, Level, PolicyName, Settings, Sla};
-use crate::load::SignalSettings;
+use crate::load::{SignalSettings, Thresholds};
 
 fn tier(capacity: f64, start: u32) -> TierModel {
     let (boot, subscription) = (Duration::from_secs(25), Duration::from_secs(5));
@@ -164,6 +164,28 @@ fn brokers_for_peaks_that_come_no_more_are_removed() {
     let calm = std::iter::repeat_n(50.0, 3600);
     let report = of_default(&rates(peaks(307, 8).rows().iter().map(|row| row.rate).chain(calm)));
     assert_eq!((report.actions.len(), report.brokers_at_the_end), (2, 1), "{:?}", report.actions);
+}
+
+/// The study's 90,000 records, which come at the rate of 6.3 brokers, and its interval of 15 s: time and cost of one
+/// Mosquitto, of a fixed fleet, and of one that begins with one broker.
+#[test]
+fn a_growing_fleet_is_fast_and_costs_as_a_fixed_one() {
+    let (capacity, rate, records) = (700.0 / 30.0, 4400.0 / 30.0, 90_000.0);
+    let trace = rates(std::iter::repeat_n(rate, (records / rate) as usize));
+    let of = |policy, upper, least, most| {
+        let mut model = model(least, most);
+        model.brokers = TierModel { boot: Duration::from_secs(15), ..TierModel::new(capacity, least) };
+        model.settings.thresholds = Thresholds::new(0.3, upper).unwrap();
+        run(&trace, &model, policy).unwrap()
+    };
+    let alone = of(PolicyName::Brokel, 0.7, 1, 1);
+    for (policy, upper, most, fixed) in
+        [(PolicyName::Brokel, 0.7, 6, 6), (PolicyName::Brokel, 0.9, 10, 7), (PolicyName::Default, 0.7, 6, 6)]
+    {
+        let (elastic, fixed) = (of(policy, upper, 1, most), of(policy, upper, fixed, fixed));
+        assert!(elastic.time_s <= 0.2 * alone.time_s, "{policy}: {} s of {} s", elastic.time_s, alone.time_s);
+        assert!(elastic.cost <= 1.1 * fixed.cost, "{policy}: {} and {}", elastic.cost, fixed.cost);
+    }
 }
 
 #[test]
