@@ -25,6 +25,9 @@ const TREND_MAX: f64 = 2.0;
 const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity that counts for working off a backlog, as a fraction of the planned resources.
 const SPARE_MIN: f64 = 0.01;
+/// The busy part of the serving resources from which more may be asked for than the demand shows, since publishers wait
+/// for acknowledgements.
+const FULL: f64 = 0.95;
 /// Number of windows with a remembered crest.
 const CRESTS_WITHIN: u32 = 12;
 
@@ -46,6 +49,10 @@ pub(super) struct Steady {
 struct Point {
     time: Duration,
     demand: f64,
+    serving: u32,
+    /// All that served was busy. So it is with the first observation of a new resource, if it was busy before.
+    #[serde(default)]
+    full: bool,
 }
 
 impl Steady {
@@ -85,7 +92,7 @@ impl Steady {
         soon.min(self.resources_for(demand).max(at_all).max(1).saturating_mul(2))
     }
 
-    fn remember(&mut self, time: Duration, demand: f64) {
+    fn remember(&mut self, time: Duration, demand: f64, serving: u32) {
         let window = self.settings.shrink_stabilisation.max(self.longer_than_a_peak());
         let longest = window.saturating_mul(CRESTS_WITHIN);
         while self.history.front().is_some_and(|point| time.saturating_sub(point.time) > longest) {
@@ -94,7 +101,9 @@ impl Steady {
         if self.history.len() > Settings::REMEMBERED_MAX as usize {
             self.history.pop_front();
         }
-        self.history.push_back(Point { time, demand });
+        let had_fewer = self.history.back().is_some_and(|before| before.full && before.serving < serving);
+        let full = had_fewer || demand >= FULL.max(self.trip()) * f64::from(serving);
+        self.history.push_back(Point { time, demand, serving, full });
     }
 
     /// The newest points that all ask for more than `limit`, oldest first.
@@ -152,12 +161,18 @@ impl Steady {
         for_demand.max(self.to_work_off(middle, waiting))
     }
 
+    /// Since when each observation asks for more than `limit`, or shows that all resources of its time were busy.
+    fn above_since(&self, limit: f64) -> Option<Duration> {
+        let asks = |point: &&Point| point.demand > limit || point.full;
+        self.history.iter().rev().take_while(asks).last().map(|point| point.time)
+    }
+
     fn grow(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
-        let trip = self.trip();
-        let run = self.run_above(trip * f64::from(planned));
-        let oldest = run.first()?;
-        let lasted = seen.time.saturating_sub(oldest.time);
+        let limit = self.trip() * f64::from(planned);
+        let run = self.run_above(limit);
+        run.first()?;
+        let lasted = seen.time.saturating_sub(self.above_since(limit)?);
         let needed = self.needed(&run, reading, seen).max(planned.saturating_add(1));
         let text = format!("a demand of {:.2} resources asks for {needed}, {planned} are planned", reading.resources);
         let proposal = self.proposal(Rule::SustainedDemand, reading, planned, text);
@@ -331,7 +346,7 @@ impl Steady {
         let usual = median(self.window().map(|point| point.demand).collect());
         let limit = self.trip() * f64::from(self.resources_for(usual).max(1));
         self.peaks.note(seen.time, reading.resources, (usual, limit), &self.settings);
-        self.remember(seen.time, reading.resources);
+        self.remember(seen.time, reading.resources, seen.serving);
         Some(reading)
     }
 

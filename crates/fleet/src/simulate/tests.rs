@@ -22,6 +22,7 @@ fn model(least: u32, most: u32) -> Model {
         sla: Sla::new(Bounds::new(least, most).unwrap(), Bounds::new(1, 50).unwrap(), None).unwrap(),
         settings: Settings::default(),
         deadline: Duration::from_secs(1),
+        outstanding: None,
     }
 }
 
@@ -50,6 +51,18 @@ fn metrics_by_hand_of_a_load_that_is_twice_too_much() {
     let report = run(&rates([200.0; 10]), &model(1, 1), PolicyName::Brokel).unwrap();
     assert_eq!((report.time_s, report.resource, report.cost, report.efficiency), (20.0, 1.0, 20.0, 1.0));
     assert_eq!((report.missed_s, report.under_provisioned_s, report.longest_wait_s), (9, 10, 10.0));
+}
+
+#[test]
+fn metrics_by_hand_of_publishers_that_wait() {
+    // 200/s for 10 s at 100/s: 150 are outstanding at most, and the publishers keep the rest of the 2000.
+    let report = run(&rates([200.0; 10]), &Model { outstanding: Some(150.0), ..model(1, 1) }, PolicyName::Brokel);
+    let report = report.unwrap();
+    assert_eq!((report.time_s, report.cost, report.missed_s, report.under_provisioned_s), (20.0, 20.0, 9, 10));
+    assert_eq!((report.longest_wait_s, report.dropped), (10.0, 0.0));
+    let mut model = model(1, 1);
+    (model.brokers.queue_limit, model.outstanding) = (Some(150.0), Some(150.0));
+    assert_eq!(run(&rates([200.0; 10]), &model, PolicyName::Brokel).unwrap().dropped, 0.0);
 }
 
 #[test]
@@ -172,17 +185,23 @@ fn brokers_for_peaks_that_come_no_more_are_removed() {
 fn a_growing_fleet_is_fast_and_costs_as_a_fixed_one() {
     let (capacity, rate, records) = (700.0 / 30.0, 4400.0 / 30.0, 90_000.0);
     let trace = rates(std::iter::repeat_n(rate, (records / rate) as usize));
-    let of = |policy, upper, least, most| {
-        let mut model = model(least, most);
+    let of = |policy, upper, least, most, outstanding| {
+        let mut model = Model { outstanding, ..model(least, most) };
         model.brokers = TierModel { boot: Duration::from_secs(15), ..TierModel::new(capacity, least) };
         model.settings.thresholds = Thresholds::new(0.3, upper).unwrap();
         run(&trace, &model, policy).unwrap()
     };
-    let alone = of(PolicyName::Brokel, 0.7, 1, 1);
-    for (policy, upper, most, fixed) in
-        [(PolicyName::Brokel, 0.7, 6, 6), (PolicyName::Brokel, 0.9, 10, 7), (PolicyName::Default, 0.7, 6, 6)]
-    {
-        let (elastic, fixed) = (of(policy, upper, 1, most), of(policy, upper, fixed, fixed));
+    let alone = of(PolicyName::Brokel, 0.7, 1, 1, None);
+    // The study's publishers have 800 messages unacknowledged.
+    let waiting = Some(800.0);
+    for (policy, upper, most, fixed, outstanding) in [
+        (PolicyName::Brokel, 0.7, 6, 6, None),
+        (PolicyName::Brokel, 0.9, 10, 7, waiting),
+        (PolicyName::Default, 0.7, 6, 6, None),
+        (PolicyName::Default, 0.9, 10, 7, waiting),
+    ] {
+        let elastic = of(policy, upper, 1, most, outstanding);
+        let fixed = of(policy, upper, fixed, fixed, outstanding);
         assert!(elastic.time_s <= 0.2 * alone.time_s, "{policy}: {} s of {} s", elastic.time_s, alone.time_s);
         assert!(elastic.cost <= 1.1 * fixed.cost, "{policy}: {} and {}", elastic.cost, fixed.cost);
     }
@@ -310,6 +329,7 @@ fn models_that_make_no_sense_are_refused() {
     );
     assert!(problem(|model| model.settings.signals.loop_lag = Some(Duration::from_secs(1))).contains("no loop_lag"));
     assert!(problem(|model| model.brokers.start = 11).starts_with("11 brokers at the start are outside"));
+    assert!(problem(|model| model.outstanding = Some(0.0)).contains("0 outstanding messages send nothing"));
     assert!(
         problem(|model| model.settings.interval = Duration::from_millis(1500)).contains("no whole number of seconds")
     );
@@ -410,6 +430,18 @@ fn policies_keep_to_the_bounds_of_the_workloads() {
             Family::Spikes => assert!(ours.false_positives == 0 && ours.late_s * 2 <= hpa.late_s * 7, "{found}"),
             _ => assert!(ours.late_s * 5 <= hpa.late_s * 6, "{found}"),
         }
+    }
+}
+
+/// CPU and backlog of brokers do not show messages that publishers keep.
+#[test]
+fn the_default_serves_publishers_that_wait_as_soon_as_hpa() {
+    use workloads::{Family, Publishers, outcome};
+    for family in [Family::Ramps, Family::Sawtooths, Family::Squares, Family::WorkingDays] {
+        let of = |policy| outcome(policy, family, Publishers::Wait).unwrap();
+        let (ours, hpa) = (of(PolicyName::Default), of(PolicyName::Hpa));
+        let found = format!("{}: {ours:?} {hpa:?}", family.name());
+        assert!(ours.late_s * 5 <= hpa.late_s * 6 && ours.cost <= 1.01 * hpa.cost, "{found}");
     }
 }
 
