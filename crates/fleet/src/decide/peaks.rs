@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Settings;
 
-/// Peaks with equal pauses that make a rhythm. With three of them, peaks at random times would often seem to have one.
-const PEAKS: usize = 4;
+/// Equal pauses that make a rhythm. With two of them, peaks at random times would often seem to have one.
+const PAUSES: u32 = 3;
+/// The peaks around these pauses.
+const PEAKS: usize = PAUSES as usize + 1;
 /// How far each pause of a new rhythm may be from their mean, in intervals between observations.
 const BEGUN_WITHIN: f64 = 1.0 / 3.0;
 /// The least period of a rhythm, in times of the longest peak and an interval: closer peaks are a load.
@@ -89,7 +91,7 @@ impl Peaks {
         let interval_s = settings.interval.as_secs_f64();
         let pause = peak.centre_s() - before.centre_s();
         let goes_on = self.period_s.is_some_and(|period| (pause - period).abs() <= KEPT_WITHIN * interval_s);
-        let mean = (peak.centre_s() - first.centre_s()) / (PEAKS - 1) as f64;
+        let mean = (peak.centre_s() - first.centre_s()) / f64::from(PAUSES);
         let pauses = self.past.iter().zip(self.past.iter().skip(1)).map(|(one, next)| next.centre_s() - one.centre_s());
         let are_apart = mean > APART * (settings.peak + settings.interval).as_secs_f64();
         let is_even = pauses.map(|pause| (pause - mean).abs()).all(|error| error <= BEGUN_WITHIN * interval_s);
@@ -109,7 +111,7 @@ impl Peaks {
         let demand = self.past.iter().map(|peak| peak.crest).fold(0.0, f64::max);
         let early = settings.peak.as_secs_f64() / 2.0 + settings.interval.as_secs_f64();
         let ready = last.centre_s() - early - now.as_secs_f64();
-        let periods = ((lead_s - ready) / period_s).ceil().max(1.0);
-        Some(Expected { demand, in_s: ready + periods * period_s, period_s })
+        let ahead = ((lead_s - ready) / period_s).ceil().max(1.0);
+        Some(Expected { demand, in_s: ready + ahead * period_s, period_s })
     }
 }

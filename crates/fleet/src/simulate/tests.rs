@@ -183,8 +183,8 @@ fn brokers_for_peaks_that_come_no_more_are_removed() {
 /// Mosquitto, of a fixed fleet, and of one that begins with one broker.
 #[test]
 fn a_growing_fleet_is_fast_and_costs_as_a_fixed_one() {
-    let (capacity, rate, records) = (700.0 / 30.0, 4400.0 / 30.0, 90_000.0);
-    let trace = rates(std::iter::repeat_n(rate, (records / rate) as usize));
+    let (capacity, rate) = (700.0 / 30.0, 4400.0 / 30.0);
+    let trace = rates([rate; 614]);
     let of = |policy, upper, least, most, outstanding| {
         let mut model = Model { outstanding, ..model(least, most) };
         model.brokers = TierModel { boot: Duration::from_secs(15), ..TierModel::new(capacity, least) };
