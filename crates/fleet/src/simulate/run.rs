@@ -157,8 +157,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What publishers send in a second of what they have: as much as has room among the outstanding messages, which
-    /// become fewer meanwhile.
+    /// The messages that publishers send in a second: as many as have room among the outstanding ones, which become
+    /// fewer meanwhile.
     fn sent(&mut self, offered: f64) -> f64 {
         self.kept += offered;
         let outstanding: f64 = self.levels.iter().map(|watched| watched.tier.backlog).sum();

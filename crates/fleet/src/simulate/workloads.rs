@@ -135,7 +135,7 @@ fn suffices(offered: &[f64], model: &Model, decided_s: f64) -> f64 {
     (highest / CAPACITY / model.settings.thresholds.upper()).ceil().max(1.0)
 }
 
-/// What publishers do when messages wait.
+/// The reaction of publishers to messages that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publishers {
     /// They send on.
