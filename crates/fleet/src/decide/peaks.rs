@@ -1,4 +1,4 @@
-//! Peaks that return in a rhythm, such as those of a job that all devices run every five minutes.
+//! Peaks that return in a rhythm, as a job that all devices run every five minutes gives.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Peak {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Peaks {
     under_way: Option<Peak>,
-    /// Those that ended, the newest last.
+    /// Ended peaks, the newest last.
     past: VecDeque<Peak>,
     /// Seconds from one to the next.
     period_s: Option<f64>,
@@ -90,12 +90,12 @@ impl Peaks {
         // A rhythm that is known may vary more than one that begins.
         let interval_s = settings.interval.as_secs_f64();
         let pause = peak.centre_s() - before.centre_s();
-        let goes_on = self.period_s.is_some_and(|period| (pause - period).abs() <= KEPT_WITHIN * interval_s);
+        let continues = self.period_s.is_some_and(|period| (pause - period).abs() <= KEPT_WITHIN * interval_s);
         let mean = (peak.centre_s() - first.centre_s()) / f64::from(PAUSES);
         let pauses = self.past.iter().zip(self.past.iter().skip(1)).map(|(one, next)| next.centre_s() - one.centre_s());
         let are_apart = mean > APART * (settings.peak + settings.interval).as_secs_f64();
         let is_even = pauses.map(|pause| (pause - mean).abs()).all(|error| error <= BEGUN_WITHIN * interval_s);
-        self.period_s = (goes_on || (is_even && are_apart)).then_some(mean);
+        self.period_s = (continues || (is_even && are_apart)).then_some(mean);
     }
 
     /// Whether the next peak of the rhythm has not come.
