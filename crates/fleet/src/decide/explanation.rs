@@ -29,6 +29,8 @@ pub enum Rule {
     SustainedDemand,
     /// The demand has been rising for longer than a peak rises, and will be too much by when a resource serves.
     SteadyRise,
+    /// A peak that returns in a rhythm is about to come.
+    ReturningPeak,
     /// The backlog would take too long.
     Backlog,
     /// One resource is full, and the others have room.
@@ -56,6 +58,7 @@ impl Rule {
             Self::Forecast => "forecast",
             Self::SustainedDemand => "sustained-demand",
             Self::SteadyRise => "steady-rise",
+            Self::ReturningPeak => "returning-peak",
             Self::Backlog => "backlog",
             Self::Skew => "skew",
             Self::Latency => "latency",
@@ -144,6 +147,13 @@ pub enum HeldBack {
     },
     /// The load is rising.
     Rising,
+    /// Peaks return in a rhythm.
+    ReturningPeak {
+        /// Resources that they ask for.
+        keep: u32,
+        /// Seconds from one to the next.
+        period: f64,
+    },
     /// More resources have not relieved the full one.
     Skew,
     /// A resource is full.
@@ -170,6 +180,7 @@ impl HeldBack {
             Self::Forecast { .. } => "forecast",
             Self::Backlog { .. } => "backlog",
             Self::Rising => "rising",
+            Self::ReturningPeak { .. } => "returning-peak",
             Self::Skew => "skew",
             Self::Full { .. } => "full",
         }
@@ -199,6 +210,7 @@ impl fmt::Display for HeldBack {
             Self::Forecast { forecast } => write!(f, "the forecast asks for {forecast}"),
             Self::Backlog { seconds } => write!(f, "messages wait that take {seconds:.0} s to work off"),
             Self::Rising => f.write_str("the load is rising"),
+            Self::ReturningPeak { keep, period } => write!(f, "a peak every {period:.0} s asks for {keep}"),
             Self::Full { load } => write!(f, "one of them is at {:.0} %", load * 100.0),
             Self::Skew => f.write_str("more resources have not relieved it: its load may be that of one topic"),
         }

@@ -16,6 +16,7 @@ mod latency;
 mod live;
 mod memory;
 mod observation;
+mod peaks;
 mod policies;
 mod policy;
 mod policy_name;

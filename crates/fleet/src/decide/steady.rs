@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Wait;
+use super::peaks::Peaks;
 use super::policy::{Gap, Guards, Policy, Proposal};
 use super::settings::ceil;
 use super::skew::{Hottest, Remedy, Skew};
@@ -24,6 +25,9 @@ const TREND_MAX: f64 = 2.0;
 const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity that counts for working off a backlog, as a fraction of the planned resources.
 const SPARE_MIN: f64 = 0.01;
+/// The busy part of the serving resources from which more may be asked for than the demand shows, since publishers wait
+/// for acknowledgements.
+const FULL: f64 = 0.95;
 /// Number of windows with a remembered crest.
 const CRESTS_WITHIN: u32 = 12;
 
@@ -38,12 +42,17 @@ pub(super) struct Steady {
     history: VecDeque<Point>,
     backlog_since: Option<Duration>,
     skew: Skew,
+    peaks: Peaks,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Point {
     time: Duration,
     demand: f64,
+    serving: u32,
+    /// All that served was busy. So it is with the first observation of a new resource, if it was busy before.
+    #[serde(default)]
+    full: bool,
 }
 
 impl Steady {
@@ -55,6 +64,7 @@ impl Steady {
             history: VecDeque::new(),
             backlog_since: None,
             skew: Skew::default(),
+            peaks: Peaks::default(),
         }
     }
 
@@ -82,7 +92,7 @@ impl Steady {
         soon.min(self.resources_for(demand).max(at_all).max(1).saturating_mul(2))
     }
 
-    fn remember(&mut self, time: Duration, demand: f64) {
+    fn remember(&mut self, time: Duration, demand: f64, serving: u32) {
         let window = self.settings.shrink_stabilisation.max(self.longer_than_a_peak());
         let longest = window.saturating_mul(CRESTS_WITHIN);
         while self.history.front().is_some_and(|point| time.saturating_sub(point.time) > longest) {
@@ -91,7 +101,9 @@ impl Steady {
         if self.history.len() > Settings::REMEMBERED_MAX as usize {
             self.history.pop_front();
         }
-        self.history.push_back(Point { time, demand });
+        let had_fewer = self.history.back().is_some_and(|before| before.full && before.serving < serving);
+        let full = had_fewer || demand >= FULL.max(self.trip()) * f64::from(serving);
+        self.history.push_back(Point { time, demand, serving, full });
     }
 
     /// The newest points that all ask for more than `limit`, oldest first.
@@ -149,12 +161,18 @@ impl Steady {
         for_demand.max(self.to_work_off(middle, waiting))
     }
 
+    /// Since when each observation asks for more than `limit`, or shows that all resources of its time were busy.
+    fn above_since(&self, limit: f64) -> Option<Duration> {
+        let asks = |point: &&Point| point.demand > limit || point.full;
+        self.history.iter().rev().take_while(asks).last().map(|point| point.time)
+    }
+
     fn grow(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
-        let trip = self.trip();
-        let run = self.run_above(trip * f64::from(planned));
-        let oldest = run.first()?;
-        let lasted = seen.time.saturating_sub(oldest.time);
+        let limit = self.trip() * f64::from(planned);
+        let run = self.run_above(limit);
+        run.first()?;
+        let lasted = seen.time.saturating_sub(self.above_since(limit)?);
         let needed = self.needed(&run, reading, seen).max(planned.saturating_add(1));
         let text = format!("a demand of {:.2} resources asks for {needed}, {planned} are planned", reading.resources);
         let proposal = self.proposal(Rule::SustainedDemand, reading, planned, text);
@@ -187,6 +205,33 @@ impl Steady {
             reading.resources
         );
         Some(self.proposal(Rule::SteadyRise, reading, planned, text).to(Change::between(planned, needed)))
+    }
+
+    /// Peaks that return in a rhythm find resources that serve, if they would keep messages waiting.
+    fn returning(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let planned = seen.planned();
+        let lead_time = self.lead_time(seen);
+        let peak = self.peaks.expected(seen.time, lead_time, &self.settings)?;
+        let may_wait = peak.in_s >= lead_time + self.settings.interval.as_secs_f64();
+        if may_wait || peak.demand <= f64::from(planned) {
+            return None;
+        }
+        let needed = ceil(peak.demand / UPPER_MAX).max(planned.saturating_add(1));
+        let text = format!(
+            "a peak of {:.2} resources every {:.0} s is expected after {:.0} s: asks for {needed}, {planned} are planned",
+            peak.demand, peak.period_s, peak.in_s
+        );
+        Some(self.proposal(Rule::ReturningPeak, reading, planned, text).to(Change::between(planned, needed)))
+    }
+
+    /// Resources that stay for peaks in a rhythm: between them where pauses are short, else while one is about to come.
+    fn kept_for_peaks(&self, seen: &LevelObservation<'_>) -> Option<(u32, f64)> {
+        let peak = self.peaks.expected(seen.time, 0.0, &self.settings)?;
+        let is_short = peak.period_s <= self.settings.shrink_stabilisation.as_secs_f64() * 2.0;
+        let soon = self.lead_time(seen) + self.settings.interval.as_secs_f64() * 2.0;
+        let lasting = (self.longer_than_a_peak() * 2).as_secs_f64();
+        let is_near = peak.in_s < soon || peak.period_s - peak.in_s < lasting;
+        (is_short || is_near).then(|| (ceil(peak.demand / UPPER_MAX), peak.period_s))
     }
 
     /// The spare capacity beside the usual demand works off the backlog. If that takes too long for longer than a peak
@@ -242,6 +287,13 @@ impl Steady {
         if self.rising(serving) {
             return Some(proposal.held(wanted, HeldBack::Rising));
         }
+        if let Some((keep, period)) = self.kept_for_peaks(seen).filter(|(peaks, _)| *peaks > keep) {
+            let mut proposal = proposal.held(wanted, HeldBack::ReturningPeak { keep, period });
+            if keep < serving {
+                proposal.change = Change::Shrink(serving - keep);
+            }
+            return Some(proposal);
+        }
         Some(proposal.to(wanted))
     }
 
@@ -288,9 +340,13 @@ impl Steady {
             // Observations before a gap say nothing about the gap.
             self.history.clear();
             self.backlog_since = None;
+            self.peaks = Peaks::default();
             return None;
         };
-        self.remember(seen.time, reading.resources);
+        let usual = median(self.window().map(|point| point.demand).collect());
+        let limit = self.trip() * f64::from(self.resources_for(usual).max(1));
+        self.peaks.note(seen.time, reading.resources, (usual, limit), &self.settings);
+        self.remember(seen.time, reading.resources, seen.serving);
         Some(reading)
     }
 
@@ -319,8 +375,9 @@ impl Policy for Steady {
         let work_off = self.work_off(&reading, seen);
         let grow = self.grow(&reading, seen);
         let rise = self.rise(&reading, seen);
+        let returning = self.returning(&reading, seen);
         let spread = self.spread(&reading, seen);
-        let mut causes: Vec<Proposal> = [spread, grow, rise, work_off].into_iter().flatten().collect();
+        let mut causes: Vec<Proposal> = [spread, grow, rise, returning, work_off].into_iter().flatten().collect();
         // Allowed changes come before reduced ones, and then the largest wins.
         causes.sort_by_key(|cause| (cause.change.count(), cause.wanted.count()));
         match causes.pop() {
@@ -338,13 +395,14 @@ impl Policy for Steady {
     }
 
     fn memory(&self) -> Result<Value, serde_json::Error> {
-        serde_json::to_value((&self.demand, &self.history, self.backlog_since, self.skew))
+        serde_json::to_value((&self.demand, &self.history, self.backlog_since, self.skew, &self.peaks))
     }
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
-        let (demand, history, backlog_since, skew): (Demand, VecDeque<Point>, _, _) = serde_json::from_value(memory)?;
+        let (demand, history, backlog_since, skew, peaks): (Demand, VecDeque<Point>, _, _, _) =
+            serde_json::from_value(memory)?;
         (self.demand, self.history) = (self.demand.recalling(&demand), history);
-        (self.backlog_since, self.skew) = (backlog_since, skew);
+        (self.backlog_since, self.skew, self.peaks) = (backlog_since, skew, peaks);
         self.history.truncate(Settings::REMEMBERED_MAX as usize);
         Ok(())
     }

@@ -323,6 +323,28 @@ fn the_default_ignores_a_peak_and_grows_by_the_demand() {
 }
 
 #[test]
+fn the_default_does_not_wait_again_when_all_stay_busy() {
+    // Publishers wait for acknowledgements, so all that shows is that all brokers are busy.
+    let mut level = watched(PolicyName::Default, 1);
+    level.see_all(full(0.5, 0.0));
+    let changes: Vec<u32> = (0..4).map(|_| level.see_all(full(1.0, 8.0)).change.count()).collect();
+    assert_eq!(changes, [0, 0, 0, 1]);
+    level.pending = 1;
+    assert_eq!(level.see_all(full(1.0, 8.0)).change, Change::Hold);
+    // The new one has served for a part of the interval.
+    (level.serving, level.pending) = (2, 0);
+    assert_eq!(level.see(&[full(1.0, 8.0), full(0.4, 0.0)]).change, Change::Hold);
+    assert_eq!(level.see_all(full(1.0, 8.0)).change, Change::Grow(1));
+    // One that is not busy shows that there are enough.
+    level.serving = 3;
+    for _ in 0..2 {
+        assert_eq!(level.see(&[full(1.0, 8.0), full(1.0, 8.0), full(0.2, 0.0)]).change, Change::Hold);
+    }
+    let changes: Vec<u32> = (0..4).map(|_| level.see_all(full(1.0, 8.0)).change.count()).collect();
+    assert_eq!(changes[..3], [0, 0, 0]);
+}
+
+#[test]
 fn the_default_does_not_take_working_off_for_demand() {
     let mut level = watched(PolicyName::Default, 1);
     level.see_all(full(0.6, 0.0));

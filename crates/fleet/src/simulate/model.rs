@@ -64,6 +64,9 @@ pub struct Model {
     pub settings: Settings,
     /// How long a message may wait and still be in time.
     pub deadline: Duration,
+    /// The most messages that publishers have sent and that are not handled yet: until there are fewer, they keep further
+    /// ones. `None` for publishers that do not wait.
+    pub outstanding: Option<f64>,
 }
 
 /// A model that makes no sense.
@@ -84,6 +87,12 @@ pub enum ModelError {
         amount: &'static str,
         /// Whose.
         level: Level,
+        /// The given value.
+        value: f64,
+    },
+    /// Publishers that never send.
+    #[error("publishers with {value} outstanding messages send nothing: choose 1 or more")]
+    Outstanding {
         /// The given value.
         value: f64,
     },
@@ -140,6 +149,9 @@ impl Model {
         let interval = self.settings.interval;
         if interval.subsec_nanos() != 0 {
             return Err(ModelError::Interval { interval });
+        }
+        if let Some(value) = self.outstanding.filter(|value| !(value.is_finite() && *value >= 1.0)) {
+            return Err(ModelError::Outstanding { value });
         }
         self.check(Level::Broker, &self.brokers)?;
         self.orchestrators.as_ref().map_or(Ok(()), |tier| self.check(Level::Orchestrator, tier))

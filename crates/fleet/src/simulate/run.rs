@@ -39,6 +39,8 @@ struct Run<'a> {
     thresholds: Thresholds,
     /// In the order in which messages pass them.
     levels: Vec<Watched>,
+    /// Messages that publishers keep until they may send them.
+    kept: f64,
     actions: Vec<Action>,
     profile: Vec<ProfilePoint>,
     observations: Observations,
@@ -70,6 +72,7 @@ impl<'a> Run<'a> {
             interval: seconds(model.settings.interval).max(1),
             thresholds,
             levels,
+            kept: 0.0,
             actions: Vec::new(),
             profile: Vec::new(),
             observations: Observations::default(),
@@ -154,15 +157,27 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The messages that publishers send in a second: as many as have room among the outstanding ones, which become
+    /// fewer meanwhile.
+    fn sent(&mut self, offered: f64) -> f64 {
+        self.kept += offered;
+        let outstanding: f64 = self.levels.iter().map(|watched| watched.tier.backlog).sum();
+        let handled = self.levels.first().map_or(0.0, |watched| watched.tier.capacity());
+        let most = self.model.outstanding.map_or(f64::INFINITY, |most| (most - outstanding).max(0.0) + handled);
+        let sent = self.kept.min(most);
+        self.kept -= sent;
+        sent
+    }
+
     fn work(&mut self, now: u64, offered: f64) {
-        let mut reaching = offered;
-        let mut wait_s = 0.0;
+        let mut reaching = self.sent(offered);
+        let mut coming = offered;
+        let mut wait_s = self.levels.first().map_or(0.0, |watched| self.kept / watched.tier.capacity());
         let mut under = false;
         for place in 0..self.levels.len() {
             let watched = &mut self.levels[place];
-            let coming = reaching;
             under |= coming > watched.tier.capacity();
-            reaching = watched.tier.work(coming);
+            reaching = watched.tier.work(reaching);
             wait_s += watched.tier.wait_s();
             let allocated = f64::from(watched.tier.allocated());
             let needed = (coming / watched.tier.capacity_of_one() / self.thresholds.upper()).ceil().max(1.0);
@@ -170,6 +185,7 @@ impl<'a> Run<'a> {
             self.over_provisioned += (allocated - needed).max(0.0);
             let judgements = watched.judge.look(now, coming, &watched.tier);
             self.note(judgements);
+            coming = reaching;
         }
         self.elapsed += 1.0;
         self.longest_wait_s = self.longest_wait_s.max(wait_s);
@@ -198,8 +214,11 @@ impl<'a> Run<'a> {
 
     /// The serving resources work off the backlog at the end of the trace.
     fn finish(self, trace: &Trace, policy: PolicyName) -> Report {
-        let queues: Vec<(f64, f64)> =
+        let mut queues: Vec<(f64, f64)> =
             self.levels.iter().map(|watched| (watched.tier.backlog, watched.tier.capacity())).collect();
+        if let Some((backlog, _)) = queues.first_mut() {
+            *backlog += self.kept;
+        }
         let rest_s = rest_s(&queues);
         let allocated: u32 = self.levels.iter().map(|watched| watched.tier.allocated()).sum();
         let time_s = self.elapsed + rest_s;

@@ -72,7 +72,7 @@ fn model(start: u32) -> Result<Model, ModelError> {
     };
     let sla = Sla::new(Bounds::new(start, 100)?, Bounds::new(1, 1)?, None)?;
     let (settings, deadline) = (Settings::default(), Duration::from_secs(1));
-    Ok(Model { brokers, orchestrators: None, sla, settings, deadline })
+    Ok(Model { brokers, orchestrators: None, sla, settings, deadline, outstanding: None })
 }
 
 /// Lets a policy work through spikes of 15 to 30 s over base loads of 10 to 65 %.

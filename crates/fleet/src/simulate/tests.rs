@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::generate::{Day, Ramp, Spikes};
 use super::*;
 use crate::decide::{Bounds, Level, PolicyName, Settings, Sla};
-use crate::load::SignalSettings;
+use crate::load::{SignalSettings, Thresholds};
 
 fn tier(capacity: f64, start: u32) -> TierModel {
     let (boot, subscription) = (Duration::from_secs(25), Duration::from_secs(5));
@@ -22,6 +22,7 @@ fn model(least: u32, most: u32) -> Model {
         sla: Sla::new(Bounds::new(least, most).unwrap(), Bounds::new(1, 50).unwrap(), None).unwrap(),
         settings: Settings::default(),
         deadline: Duration::from_secs(1),
+        outstanding: None,
     }
 }
 
@@ -50,6 +51,18 @@ fn metrics_by_hand_of_a_load_that_is_twice_too_much() {
     let report = run(&rates([200.0; 10]), &model(1, 1), PolicyName::Brokel).unwrap();
     assert_eq!((report.time_s, report.resource, report.cost, report.efficiency), (20.0, 1.0, 20.0, 1.0));
     assert_eq!((report.missed_s, report.under_provisioned_s, report.longest_wait_s), (9, 10, 10.0));
+}
+
+#[test]
+fn metrics_by_hand_of_publishers_that_wait() {
+    // 200/s for 10 s at 100/s: 150 are outstanding at most, and the publishers keep the rest of the 2000.
+    let report = run(&rates([200.0; 10]), &Model { outstanding: Some(150.0), ..model(1, 1) }, PolicyName::Brokel);
+    let report = report.unwrap();
+    assert_eq!((report.time_s, report.cost, report.missed_s, report.under_provisioned_s), (20.0, 20.0, 9, 10));
+    assert_eq!((report.longest_wait_s, report.dropped), (10.0, 0.0));
+    let mut model = model(1, 1);
+    (model.brokers.queue_limit, model.outstanding) = (Some(150.0), Some(150.0));
+    assert_eq!(run(&rates([200.0; 10]), &model, PolicyName::Brokel).unwrap().dropped, 0.0);
 }
 
 #[test]
@@ -133,7 +146,65 @@ fn growth_that_a_lasting_load_needs_is_no_false_positive() {
 #[test]
 fn the_default_has_no_false_positive_on_the_suite() {
     let outcome = suite::spikes(PolicyName::Default).unwrap();
-    assert_eq!((outcome.traces, outcome.growth, outcome.false_positives), (288, 0, 0));
+    assert_eq!((outcome.traces, outcome.false_positives), (288, 0));
+}
+
+/// Peaks of 20 s, four times as high as what serves.
+fn peaks(every_s: u64, count: u64) -> Trace {
+    let duration_s = every_s * count + every_s / 2;
+    Spikes { base: 50.0, height: 400.0, length_s: 20, every_s, duration_s }.trace().unwrap()
+}
+
+#[test]
+fn the_default_is_late_only_until_peaks_have_a_rhythm() {
+    let (few, many) = (of_default(&peaks(307, 4)), of_default(&peaks(307, 40)));
+    assert_eq!(few.actions.iter().filter(|action| action.time_s < 4.0 * 307.0).count(), 0, "{:?}", few.actions);
+    assert!(few.missed_s > 0);
+    assert_eq!((many.missed_s, many.false_positives), (few.missed_s, 0));
+    assert_eq!(many.actions.len(), 1, "the brokers stay between the peaks: {:?}", many.actions);
+}
+
+#[test]
+fn brokers_for_rare_peaks_come_with_each_of_them() {
+    let (few, many) = (of_default(&peaks(3600, 4)), of_default(&peaks(3600, 10)));
+    assert_eq!((many.missed_s, many.false_positives, many.regretted_shrinks), (few.missed_s, 0, 0));
+    assert_eq!(many.actions.iter().filter(|action| action.to > action.from).count(), 6);
+    assert!(many.resource < 1.5, "{}", many.resource);
+}
+
+#[test]
+fn brokers_for_peaks_that_come_no_more_are_removed() {
+    let calm = std::iter::repeat_n(50.0, 3600);
+    let report = of_default(&rates(peaks(307, 8).rows().iter().map(|row| row.rate).chain(calm)));
+    assert_eq!((report.actions.len(), report.brokers_at_the_end), (2, 1), "{:?}", report.actions);
+}
+
+/// The study's 90,000 records, which come at the rate of 6.3 brokers, and its interval of 15 s: time and cost of one
+/// Mosquitto, of a fixed fleet, and of one that begins with one broker.
+#[test]
+fn a_growing_fleet_is_fast_and_costs_as_a_fixed_one() {
+    let (capacity, rate) = (700.0 / 30.0, 4400.0 / 30.0);
+    let trace = rates([rate; 614]);
+    let of = |policy, upper, least, most, outstanding| {
+        let mut model = Model { outstanding, ..model(least, most) };
+        model.brokers = TierModel { boot: Duration::from_secs(15), ..TierModel::new(capacity, least) };
+        model.settings.thresholds = Thresholds::new(0.3, upper).unwrap();
+        run(&trace, &model, policy).unwrap()
+    };
+    let alone = of(PolicyName::Brokel, 0.7, 1, 1, None);
+    // The study's publishers have 800 messages unacknowledged.
+    let waiting = Some(800.0);
+    for (policy, upper, most, fixed, outstanding) in [
+        (PolicyName::Brokel, 0.7, 6, 6, None),
+        (PolicyName::Brokel, 0.9, 10, 7, waiting),
+        (PolicyName::Default, 0.7, 6, 6, None),
+        (PolicyName::Default, 0.9, 10, 7, waiting),
+    ] {
+        let elastic = of(policy, upper, 1, most, outstanding);
+        let fixed = of(policy, upper, fixed, fixed, outstanding);
+        assert!(elastic.time_s <= 0.2 * alone.time_s, "{policy}: {} s of {} s", elastic.time_s, alone.time_s);
+        assert!(elastic.cost <= 1.1 * fixed.cost, "{policy}: {} and {}", elastic.cost, fixed.cost);
+    }
 }
 
 #[test]
@@ -258,6 +329,7 @@ fn models_that_make_no_sense_are_refused() {
     );
     assert!(problem(|model| model.settings.signals.loop_lag = Some(Duration::from_secs(1))).contains("no loop_lag"));
     assert!(problem(|model| model.brokers.start = 11).starts_with("11 brokers at the start are outside"));
+    assert!(problem(|model| model.outstanding = Some(0.0)).contains("0 outstanding messages send nothing"));
     assert!(
         problem(|model| model.settings.interval = Duration::from_millis(1500)).contains("no whole number of seconds")
     );
@@ -353,10 +425,23 @@ fn policies_keep_to_the_bounds_of_the_workloads() {
         assert!(ours.false_positives <= hpa.false_positives, "{found}");
         assert!(ahead.false_positives <= ours.false_positives && ahead.late_s <= ours.late_s, "{found}");
         match family {
-            // A policy that does not grow for a short peak is late while it works the peak off.
-            Family::Spikes => assert_eq!(ours.false_positives, 0, "{found}"),
+            // A policy that does not grow for a short peak is late for each peak until it knows their rhythm: for the
+            // first four of 22. HPA is late for the first one.
+            Family::Spikes => assert!(ours.false_positives == 0 && ours.late_s * 2 <= hpa.late_s * 7, "{found}"),
             _ => assert!(ours.late_s * 5 <= hpa.late_s * 6, "{found}"),
         }
+    }
+}
+
+/// CPU and backlog of brokers do not show messages that publishers keep.
+#[test]
+fn the_default_serves_publishers_that_wait_as_soon_as_hpa() {
+    use workloads::{Family, Publishers, outcome};
+    for family in [Family::Ramps, Family::Sawtooths, Family::Squares, Family::WorkingDays] {
+        let of = |policy| outcome(policy, family, Publishers::Wait).unwrap();
+        let (ours, hpa) = (of(PolicyName::Default), of(PolicyName::Hpa));
+        let found = format!("{}: {ours:?} {hpa:?}", family.name());
+        assert!(ours.late_s * 5 <= hpa.late_s * 6 && ours.cost <= 1.01 * hpa.cost, "{found}");
     }
 }
 
@@ -372,12 +457,13 @@ fn the_table_of_workloads_is_current() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Peaks of up to 30 s, at any time between observations and of any shape, over a base of up to 65 %.
+    /// Peaks of up to 30 s, at any time between observations and of any shape, over a base of up to 65 %: fewer than can
+    /// have a rhythm.
     #[test]
     fn the_default_does_nothing_about_peaks(
         fleet in 1_u32..8,
         base in 0.1..0.65_f64,
-        peaks in prop::collection::vec((90_usize..400, 15_usize..=30, 0.7..3.0_f64, any::<bool>()), 1..8),
+        peaks in prop::collection::vec((90_usize..400, 15_usize..=30, 0.7..3.0_f64, any::<bool>()), 1..4),
         (boot, interval) in (0_u64..90, 5_u64..=20),
     ) {
         let full = f64::from(fleet) * 100.0;

@@ -135,25 +135,35 @@ fn suffices(offered: &[f64], model: &Model, decided_s: f64) -> f64 {
     (highest / CAPACITY / model.settings.thresholds.upper()).ceil().max(1.0)
 }
 
-fn model(low: f64, lead_s: u64) -> Result<Model, ModelError> {
+/// The reaction of publishers to messages that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publishers {
+    /// They send on.
+    SendOn,
+    /// They keep further messages while as many are outstanding as come in four seconds of low load.
+    Wait,
+}
+
+fn model(low: f64, lead_s: u64, publishers: Publishers) -> Result<Model, ModelError> {
     let settings = Settings { season: Duration::from_secs(DAY_S), ..Settings::default() };
     #[expect(clippy::cast_sign_loss, reason = "a load is not negative")]
     let start = (low / settings.thresholds.upper()).ceil() as u32;
     let brokers = TierModel { boot: Duration::from_secs(lead_s), ..TierModel::new(CAPACITY, start) };
     let sla = Sla::new(Bounds::new(1, 1000)?, Bounds::new(1, 1)?, None)?;
-    Ok(Model { brokers, orchestrators: None, sla, settings, deadline: Duration::from_secs(1) })
+    let outstanding = (publishers == Publishers::Wait).then_some(4.0 * low * CAPACITY);
+    Ok(Model { brokers, orchestrators: None, sla, settings, deadline: Duration::from_secs(1), outstanding })
 }
 
 /// Lets a policy work through all loads of a family.
 ///
 /// # Errors
 /// When the suite's own numbers make no sense.
-pub fn outcome(policy: PolicyName, family: Family) -> Result<WorkloadOutcome, SuiteError> {
+pub fn outcome(policy: PolicyName, family: Family, publishers: Publishers) -> Result<WorkloadOutcome, SuiteError> {
     let mut outcome = WorkloadOutcome::default();
     for (low, high) in SIZES {
         for trace in family.traces(low * CAPACITY, high * CAPACITY)? {
             for lead_s in LEADS_S {
-                let model = model(low, lead_s)?;
+                let model = model(low, lead_s, publishers)?;
                 outcome.add(&trace, &model, &run(&trace, &model, policy)?);
             }
         }
@@ -170,7 +180,7 @@ pub type Outcomes = Vec<(PolicyName, WorkloadOutcome)>;
 /// When the suite's own numbers make no sense.
 pub fn outcomes() -> Result<Vec<(Family, Outcomes)>, SuiteError> {
     let of_family = |family| {
-        let of_policy = |policy| Ok((policy, outcome(policy, family)?));
+        let of_policy = |policy| Ok((policy, outcome(policy, family, Publishers::SendOn)?));
         let outcomes: Result<Outcomes, SuiteError> = COMPARED.into_iter().map(of_policy).collect();
         Ok((family, outcomes?))
     };

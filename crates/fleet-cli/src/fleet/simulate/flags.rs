@@ -56,6 +56,9 @@ pub(super) struct ModelArgs {
     /// Messages that may wait for each resource; further ones are dropped [default: no limit]
     #[arg(long, value_name = "N")]
     queue_limit: Option<u32>,
+    /// Messages that publishers have unacknowledged at most, before they wait [default: they do not wait]
+    #[arg(long, value_name = "N")]
+    outstanding: Option<u32>,
     /// Memory of a resource for which nothing waits
     #[arg(long, value_name = "SIZE", default_value_t = size::show(TierModel::IDLE_MEMORY))]
     idle_memory: String,
@@ -209,6 +212,7 @@ impl ModelArgs {
             sla,
             settings: self.settings()?,
             deadline: self.deadline,
+            outstanding: self.outstanding.map(f64::from),
         };
         model.validate().map_err(|error| match error {
             ModelError::Start { .. } => ModelFlagError::Start(error),

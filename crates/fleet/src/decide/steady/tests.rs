@@ -3,7 +3,7 @@
 use super::*;
 
 fn point(seconds: u64, demand: f64) -> Point {
-    Point { time: Duration::from_secs(seconds), demand }
+    Point { time: Duration::from_secs(seconds), demand, serving: 1, full: false }
 }
 
 #[test]

@@ -140,3 +140,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_rhythm_of_peaks_outlives_a_restart() {
+    let settings = Settings::default();
+    let mut level = watched(PolicyName::Default, 1);
+    // A peak of three brokers' load each five minutes.
+    let mut queued = 0.0;
+    let mut period = |level: &mut Watched, observations: u32| -> Option<Decision> {
+        let decisions = (0..observations).map(|step| {
+            queued = if step == 0 { 3_000.0 } else { (queued - 750.0_f64).max(0.0) };
+            level.see_all(full(if queued > 0.0 { 1.0 } else { 0.5 }, queued))
+        });
+        decisions.last()
+    };
+    for _ in 0..3 {
+        assert_eq!(period(&mut level, 20).unwrap().change, Change::Hold);
+    }
+    assert_eq!(period(&mut level, 16).unwrap().change, Change::Hold);
+    let mut level = restarted(&level, &settings);
+    let (next, then) = (level.see_all(full(0.5, 0.0)), level.see_all(full(0.5, 0.0)));
+    assert_eq!([next.change, then.change].map(Change::count).iter().sum::<u32>(), 3, "{next:?} {then:?}");
+    let asked = if next.change == Change::Hold { then } else { next };
+    assert_eq!(asked.explanation.rule, Rule::ReturningPeak);
+}
