@@ -51,17 +51,11 @@ class RabbitMq:
         Lines(self.process.stdout).wait(lambda line: "Server startup complete" in line)
 
     def stop(self):
+        """Kills the node with its script."""
         if self.process:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(PATIENCE)
             self.process = None
-
-    def shut_down(self):
-        """Ends the node in order. RabbitMQ 3.10 is no witness after `kill -9`: on a busy machine a classic queue may lose what
-        was confirmed, and a quorum queue may confirm nothing more."""
-        os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(PATIENCE)
-        self.process = None
 
     def _end_mapper(self):
         subprocess.run(["epmd", "-kill"], env=self.environment, capture_output=True, check=False)
@@ -101,13 +95,13 @@ class IntoRabbitMq(PipelineCase):
         """One node for all of it: it takes seconds to start."""
         self.configure('queue = "readings"\n')
         self.rabbitmq.start()
-        acknowledged = self.kill_again_and_again(rounds=1)
+        acknowledged = self.kill_again_and_again(rounds=3, server=self.rabbitmq)
         first = max(acknowledged) + 10_000
         broker, books = self.broker(), Books(first)
         before = self.wait(broker, lambda it: it["state"] == "running")["out"]
         books.start(broker.port)
         self.wait(broker, lambda it: it["out"] >= before + 100)
-        self.rabbitmq.shut_down()
+        self.rabbitmq.stop()
         self.wait(broker, lambda it: it["state"] == "retrying")
         books.stop()
         self.rabbitmq.start()

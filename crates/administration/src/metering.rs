@@ -16,11 +16,11 @@ use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
 use tidegate_identity::access::Tenancy;
 use tidegate_meter::{Amounts, Books, Counted, Payers, Present, Reading, lasting_name};
-use tidegate_node::NodeHandle;
+use tidegate_node::{LeftRuns, LeftUsage, NodeHandle};
 
 use crate::usage_log::UsageLog;
 
-/// Time between two entries in the books: a `kill -9` loses at most the usage of this time.
+/// Time between two entries in the books: a `kill -9` loses at most the usage of this time that no commit has carried.
 const BOOKED_EVERY: Duration = Duration::from_secs(10);
 
 /// The name of the tenant that clients without another one belong to.
@@ -50,6 +50,8 @@ struct Account {
     tenants: Kept,
     /// The usage of each user, where that is configured.
     users: Option<Kept>,
+    /// The usage of earlier processes in the store, until it is in the books.
+    left: Vec<LeftUsage>,
 }
 
 /// Books, and the readings that are in them.
@@ -57,26 +59,63 @@ struct Kept {
     books: Books,
     booked: Reading,
     booked_at: Instant,
+    /// Usage of earlier processes that may be missing in the books.
+    left: Vec<LeftRun>,
+    /// The number under which the store has the usage of this process.
+    run: u64,
+}
+
+/// The usage of an earlier process in the store, by payer.
+#[derive(Default)]
+struct LeftRun {
+    run: u64,
+    /// When it was stored last, Unix seconds.
+    at_s: u64,
+    counted: BTreeMap<String, (Counted, Present)>,
 }
 
 impl Kept {
-    fn open(directory: Option<&String>, payers: Payers) -> Result<Self, MeteringError> {
+    fn open(
+        directory: Option<&String>,
+        payers: Payers,
+        runs: &LeftRuns,
+        name: impl Fn(&LeftUsage) -> String,
+    ) -> Result<Self, MeteringError> {
         let books = match directory {
             None => Books::in_memory(payers),
             Some(directory) => Books::open(Path::new(directory), payers)
                 .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
         };
-        Ok(Self { books, booked: Reading::default(), booked_at: Instant::now() })
+        let mut left: BTreeMap<u64, LeftRun> = BTreeMap::new();
+        for usage in &runs.left {
+            let of = left.entry(usage.run).or_default();
+            (of.run, of.at_s) = (usage.run, of.at_s.max(usage.at_s));
+            add_usage(of.counted.entry(name(usage)).or_default(), &usage.usage);
+        }
+        let left = left.into_values().collect();
+        Ok(Self { books, booked: Reading::default(), booked_at: Instant::now(), left, run: runs.this_run })
+    }
+
+    /// Adds the usage of earlier processes that only the store has. No usage of this one comes before it.
+    fn settle(&mut self) -> io::Result<()> {
+        for LeftRun { run, at_s, counted } in &self.left {
+            let counted = counted.iter().map(|(payer, (counted, _))| (payer.clone(), *counted)).collect();
+            self.books.settle(*run, *at_s, &counted)?;
+        }
+        self.left.clear();
+        self.books.begin_run(self.run)
     }
 
     /// Adds the usage since the last entry.
     fn book(&mut self, now: &BTreeMap<String, (Counted, Present)>) -> Result<(), ControlError> {
+        let unwritten =
+            |error: io::Error| ControlError::Refused(format!("the books of usage cannot be written: {error}"));
+        self.settle().map_err(unwritten)?;
         let at = Instant::now();
         let elapsed = at.saturating_duration_since(self.booked_at);
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let (booked, used) = self.booked.since(now, elapsed_ms);
-        let written = self.books.add(unix_seconds(), &used);
-        written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
+        self.books.add(unix_seconds(), &used).map_err(unwritten)?;
         (self.booked, self.booked_at) = (booked, at);
         Ok(())
     }
@@ -114,10 +153,14 @@ impl Meter {
         let now = readings(&self.tenancy, usage, &(self.sink_deliveries)());
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         account.tenants.book(&now)?;
-        match &mut account.users {
-            Some(kept) => kept.book(&readings_of_users(&self.tenancy, users)),
-            None => Ok(()),
+        if let Some(kept) = &mut account.users {
+            kept.book(&readings_of_users(&self.tenancy, users))?;
         }
+        let settled = std::mem::take(&mut account.left);
+        if !settled.is_empty() {
+            self.node.forget_usage(settled);
+        }
+        Ok(())
     }
 
     /// Writes the sums of the books to the bus while the turn lasts. Returns whether the bus is away. `was_away` is the
@@ -278,36 +321,39 @@ pub struct Metering {
 }
 
 impl Metering {
-    /// Opens the books, in the data directory where there is one, and makes an entry after each pause.
+    /// Opens the books, in the data directory where there is one, and makes an entry at once and after each pause.
     ///
     /// # Errors
     /// When the file cannot be read, or the system gives no thread.
     pub fn start(
         config: &Config,
         tenancy: Tenancy,
-        node: NodeHandle,
+        (node, runs): (NodeHandle, LeftRuns),
         sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     ) -> Result<Self, MeteringError> {
         let directory =
             config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
-        let tenants = Kept::open(directory, Payers::Tenants)?;
+        let of_tenant = |left: &LeftUsage| tenant_name(&tenancy, left.tenant);
+        let tenants = Kept::open(directory, Payers::Tenants, &runs, of_tenant)?;
+        let of_user = |left: &LeftUsage| user_payer(&tenant_name(&tenancy, left.tenant), &left.user);
         let users = config
             .hub
             .usage_by_user
-            .then(|| Kept::open(directory, Payers::Users { unnamed: without_user }))
+            .then(|| Kept::open(directory, Payers::Users { unnamed: without_user }, &runs, of_user))
             .transpose()?;
         // Without a data directory the configuration has no records.
         let mut records = match directory {
             Some(directory) => usage_records(config, directory)?,
             None => None,
         };
-        let account = Mutex::new(Account { tenants, users });
+        let account = Mutex::new(Account { tenants, users, left: runs.left });
         let meter = Arc::new(Meter { tenancy, node, sink_deliveries: Box::new(sink_deliveries), account });
         let (keeps_on, ended) = channel();
         let read = Arc::clone(&meter);
         let run = move || {
             let (mut failing, mut away) = (false, false);
-            let mut next = Instant::now() + BOOKED_EVERY;
+            // Usage that an earlier process has left in the store does not wait.
+            let mut next = Instant::now();
             while ended.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
                 next = Instant::now() + BOOKED_EVERY;
                 let booked = read.book_now();

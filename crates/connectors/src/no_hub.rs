@@ -120,6 +120,15 @@ pub enum NoHistoryError {
     Io(#[from] std::io::Error),
 }
 
+/// The place of a message.
+#[derive(Debug)]
+pub struct HistoryPlace {
+    /// Unix milliseconds.
+    pub time: u64,
+    /// The id of the message.
+    pub id: String,
+}
+
 /// A question to histories.
 #[derive(Debug)]
 pub struct HistoryQuery<F> {
@@ -127,6 +136,8 @@ pub struct HistoryQuery<F> {
     pub filters: Vec<F>,
     /// Unix milliseconds of the first message.
     pub from: Option<u64>,
+    /// The message behind which the answer begins.
+    pub behind: Option<HistoryPlace>,
     /// Messages at most.
     pub limit: usize,
 }

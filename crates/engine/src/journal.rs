@@ -41,6 +41,10 @@ pub(crate) struct Journal {
     committed: u64,
     /// Whether someone waits for that batch although it may be empty.
     awaited: bool,
+    /// Whether the last answer that waited for other shards promised a change.
+    others_promise: bool,
+    /// Whether there is a batch for the usage although it may be empty and nothing waits for it.
+    for_usage: bool,
     /// Connections whose output is held, by the batch that they wait for, in its order.
     held: VecDeque<(u64, ConnectionKey)>,
     /// The latest time that a call has brought, for deadlines that go to the disk.
@@ -63,6 +67,8 @@ impl Journal {
             sequence: 1,
             committed: 0,
             awaited: false,
+            others_promise: false,
+            for_usage: false,
             held: VecDeque::new(),
             now,
             shard,
@@ -99,6 +105,19 @@ impl Journal {
     pub(crate) fn awaited_batch(&mut self) -> u64 {
         self.awaited = true;
         self.sequence
+    }
+
+    /// A message waits for other shards. If they write it, the usage that it belongs to is in a batch before theirs, and shares
+    /// its sync: at the answer it would need one of its own.
+    #[inline]
+    pub(crate) fn note_crossing(&mut self) {
+        self.for_usage |= self.others_promise;
+    }
+
+    /// Other shards have confirmed; `promises` if they have written a change.
+    #[inline]
+    pub(crate) fn note_confirmed(&mut self, promises: bool) {
+        self.others_promise = promises;
     }
 
     /// The batch that something has to wait for which promises all that was written so far, where promises wait at all.
@@ -226,7 +245,8 @@ impl Journal {
 
     /// Takes the gathered operations, if there are any or a waiter needs the batch.
     pub(crate) fn take(&mut self) -> Option<JournalBatch> {
-        if self.operations.is_empty() && !self.awaited {
+        let for_usage = std::mem::take(&mut self.for_usage);
+        if self.operations.is_empty() && !self.awaited && !for_usage {
             return None;
         }
         let sequence = self.sequence;
@@ -309,4 +329,25 @@ impl Journal {
 pub(crate) struct Numbers {
     pub entry: u64,
     pub separate: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::now::Millis;
+
+    #[test]
+    fn usage_comes_before_the_batches_of_other_shards() {
+        let mut journal = Journal::new(Durability::Commit, ShardId(0), Now { monotonic: Millis(0), unix: 0 });
+        journal.note_crossing();
+        assert_eq!(journal.take(), None, "perhaps no shard writes anything");
+        journal.note_confirmed(true);
+        journal.note_crossing();
+        let batch = journal.take().expect("a batch for the usage");
+        assert!(batch.operations.is_empty() && !batch.is_awaited);
+        assert_eq!(journal.take(), None);
+        journal.note_confirmed(false);
+        journal.note_crossing();
+        assert_eq!(journal.take(), None);
+    }
 }

@@ -26,9 +26,14 @@ const MAX_FILTERS: usize = 16;
 /// The forms of a time in a query.
 const TIMES: &str = "a number of Unix milliseconds, or a length of time such as 1h before now";
 
+/// The form of the place within a time.
+const AFTER: &str = "the `message_id` of a message, beside its `time` as from";
+
 /// Reads the parameters of a question. `now` is the time in Unix milliseconds.
 fn question(pairs: Vec<(String, String)>, now: u64) -> Result<HistoryQuestion, RequestError> {
     let mut found = HistoryQuestion { limit: LIMIT, ..HistoryQuestion::default() };
+    // Within a length of time before now, no page begins where the last one ended.
+    let mut has_time = false;
     for (name, value) in pairs {
         match name.as_str() {
             "filter" if found.filters.len() == MAX_FILTERS => {
@@ -36,18 +41,25 @@ fn question(pairs: Vec<(String, String)>, now: u64) -> Result<HistoryQuestion, R
             }
             "filter" => found.filters.push(TopicFilterBuf::new(value).map_err(RequestError::Filter)?),
             "from" => {
-                let millis =
-                    value.parse().ok().or_else(|| Some(now.saturating_sub(tidegate_units::duration::parse(&value)?)));
+                let time = value.parse().ok();
+                has_time = time.is_some();
+                let millis = time.or_else(|| Some(now.saturating_sub(tidegate_units::duration::parse(&value)?)));
                 found.from = Some(millis.ok_or(RequestError::Value { name: "from", form: TIMES, value })?);
             }
+            "after" => found.after = Some(value),
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
                 found.limit = limit.ok_or(RequestError::Range { name: "limit", most: MAX_LIMIT, value })?;
             }
-            _ => return Err(RequestError::UnknownParameter { name, known: "filter, from and limit".to_owned() }),
+            _ => {
+                return Err(RequestError::UnknownParameter { name, known: "filter, from, after and limit".to_owned() });
+            }
         }
     }
-    Ok(found)
+    match found.after.take_if(|_| !has_time) {
+        Some(value) => Err(RequestError::Value { name: "after", form: AFTER, value }),
+        None => Ok(found),
+    }
 }
 
 /// Says that a request is over when it is dropped.
@@ -133,6 +145,9 @@ mod tests {
         let found = read(&[("filter", "a/#"), ("from", "1h"), ("limit", "7")]).unwrap();
         assert_eq!((found.filters.len(), found.from, found.limit), (1, Some(3_600_000), 7));
         assert_eq!(read(&[("from", "1790000000000")]).unwrap().from, Some(1_790_000_000_000));
+        let found = read(&[("after", "x/1"), ("from", "1790000000000")]).unwrap();
+        assert_eq!((found.from, found.after.as_deref()), (Some(1_790_000_000_000), Some("x/1")));
+        assert!(read(&[("after", "x/1")]).is_err() && read(&[("after", "x/1"), ("from", "1h")]).is_err());
         for (name, value) in [("filter", "#/a"), ("from", "yesterday"), ("limit", "0"), ("limit", "1001"), ("to", "1")]
         {
             assert!(read(&[(name, value)]).is_err(), "{name}");

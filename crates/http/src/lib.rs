@@ -114,6 +114,8 @@ pub struct HistoryQuestion {
     pub filters: Vec<TopicFilterBuf>,
     /// Unix milliseconds of the first message; without it the last messages are meant.
     pub from: Option<u64>,
+    /// The id of a message of this time, behind which the answer begins.
+    pub after: Option<String>,
     /// Messages at most.
     pub limit: usize,
 }

@@ -64,10 +64,10 @@ pub use record::{Content, Record, Row, WholeMessage};
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 #[cfg(feature = "pipelines")]
 pub use sinks::{
-    AmqpSettings, FileSettings, FileSinks, HistoryFound, HistoryIndex, HistoryQuery, HistorySettings, HttpSettings,
-    InfluxSettings, KafkaSettings, MAX_HISTORY_ANSWER, MAX_MARKED_WINDOW, MqttSettings, NatsSettings, PostgresSettings,
-    RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind, SinkLane, SinkSettings, SqliteSettings,
-    merge_histories, read_history,
+    AmqpSettings, FileSettings, FileSinks, HistoryFound, HistoryIndex, HistoryPlace, HistoryQuery, HistorySettings,
+    HttpSettings, InfluxSettings, KafkaSettings, MAX_HISTORY_ANSWER, MAX_MARKED_WINDOW, MqttSettings, NatsSettings,
+    PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind, SinkLane, SinkSettings,
+    SqliteSettings, merge_histories, read_history,
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{

@@ -2,6 +2,9 @@
 //!
 //! Records are appended and synced. Each has the usage since the previous record, so that they can be added. A
 //! start reads all records. From time to time a file with merged periods replaces the file.
+//!
+//! The store has the counters of a run of the process, too, up to the last acknowledged message. So the file also names the
+//! run that its records belong to: after a crash the next start adds what the store has beyond them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +16,8 @@ use tidegate_mirror::kept_file;
 
 use crate::ledger::{Bound, Excess, Ledger};
 use crate::period::Period;
-use crate::record::{Amounts, Record};
+use crate::reading::Counted;
+use crate::record::{Amounts, Line, Record};
 
 /// The file of tenants in the data directory.
 pub const FILE: &str = "usage";
@@ -64,11 +68,42 @@ impl Payers {
     }
 }
 
+/// The usage of a run of the process that is in the books.
+#[derive(Debug, Default)]
+struct Run {
+    /// Its number, larger than those of all runs before it.
+    number: u64,
+    booked: BTreeMap<String, Amounts>,
+}
+
+impl Run {
+    fn take(&mut self, line: &Line) {
+        match line {
+            Line::Record(record) => self.booked.entry(record.payer.clone()).or_default().add(&record.amounts),
+            Line::Run(number) => *self = Self { number: *number, booked: BTreeMap::new() },
+            Line::Booked { payer, amounts } => drop(self.booked.insert(payer.clone(), *amounts)),
+        }
+    }
+
+    /// The lines with which a file goes on whose records before them are not of this run alone.
+    fn text(&self) -> String {
+        if self.number == 0 {
+            return String::new();
+        }
+        let mut text = Line::Run(self.number).text();
+        for (payer, amounts) in &self.booked {
+            text.push_str(&Line::Booked { payer: payer.clone(), amounts: *amounts }.text());
+        }
+        text
+    }
+}
+
 /// The books of usage.
 #[derive(Debug)]
 pub struct Books {
     payers: Payers,
     ledger: Ledger,
+    run: Run,
     file: Option<Kept>,
     /// When periods in memory are merged next, Unix seconds.
     merge_at_s: u64,
@@ -91,7 +126,7 @@ struct Kept {
 impl Books {
     /// Books in memory only.
     pub fn in_memory(payers: Payers) -> Self {
-        Self { payers, ledger: Ledger::default(), file: None, merge_at_s: 0 }
+        Self { payers, ledger: Ledger::default(), run: Run::default(), file: None, merge_at_s: 0 }
     }
 
     /// The books of a data directory.
@@ -106,11 +141,15 @@ impl Books {
             Err(error) => return Err(error),
         };
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let (mut ledger, mut damaged) = (Ledger::default(), 0);
+        let (mut ledger, mut run, mut damaged) = (Ledger::default(), Run::default(), 0);
         for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match std::str::from_utf8(line).ok().and_then(Record::of_line) {
-                Some(record) => ledger.add(record),
-                None => damaged += 1,
+            let Some(line) = std::str::from_utf8(line).ok().and_then(Line::of_text) else {
+                damaged += 1;
+                continue;
+            };
+            run.take(&line);
+            if let Line::Record(record) = line {
+                ledger.add(record);
             }
         }
         if damaged > 0 {
@@ -126,7 +165,7 @@ impl Books {
             has_rest: whole < bytes.len(),
             merge_at: length + MERGE_AFTER,
         };
-        Ok(Self { payers, ledger, file: Some(kept), merge_at_s: 0 })
+        Ok(Self { payers, ledger, run, file: Some(kept), merge_at_s: 0 })
     }
 
     /// Whether the books outlive the process.
@@ -140,18 +179,55 @@ impl Books {
     /// When the file cannot be written; then nothing was added.
     pub fn add(&mut self, now_s: u64, used: &[(String, Amounts)]) -> io::Result<()> {
         let period = self.payers.period(now_s);
-        let record = |(payer, amounts): &(String, Amounts)| Record { period, payer: payer.clone(), amounts: *amounts };
-        let records: Vec<Record> = used.iter().map(record).collect();
-        if records.is_empty() {
+        let record = |(payer, amounts): &(String, Amounts)| {
+            Line::Record(Record { period, payer: payer.clone(), amounts: *amounts })
+        };
+        self.append(used.iter().map(record).collect())?;
+        self.merge_if_long(now_s);
+        Ok(())
+    }
+
+    /// A run begins: later entries are of it. Numbers grow.
+    ///
+    /// # Errors
+    /// When the file cannot be written; then it has not begun.
+    pub fn begin_run(&mut self, number: u64) -> io::Result<()> {
+        if number <= self.run.number { Ok(()) } else { self.append(vec![Line::Run(number)]) }
+    }
+
+    /// Adds the usage that the store has of an earlier run and that is not in the books, to the period of `at_s`, Unix
+    /// seconds. `counted` are the counters of each payer since the start of that run. Runs come in the order of their
+    /// numbers. May be repeated.
+    ///
+    /// # Errors
+    /// When the file cannot be written; then a part may have been added, and a repetition adds the rest.
+    pub fn settle(&mut self, number: u64, at_s: u64, counted: &BTreeMap<String, Counted>) -> io::Result<()> {
+        if number < self.run.number {
+            return Ok(());
+        }
+        self.begin_run(number)?;
+        let missing = |(payer, counted): (&String, &Counted)| {
+            let booked = self.run.booked.get(payer).copied().unwrap_or_default();
+            let missing = counted.beyond(&booked);
+            (!missing.is_nothing()).then(|| (payer.clone(), missing))
+        };
+        let missing: Vec<_> = counted.iter().filter_map(missing).collect();
+        self.add(at_s, &missing)
+    }
+
+    fn append(&mut self, lines: Vec<Line>) -> io::Result<()> {
+        if lines.is_empty() {
             return Ok(());
         }
         if let Some(kept) = &mut self.file {
-            kept.append(&records.iter().map(Record::line).collect::<String>())?;
+            kept.append(&lines.iter().map(Line::text).collect::<String>())?;
         }
-        for record in records {
-            self.ledger.add(record);
+        for line in lines {
+            self.run.take(&line);
+            if let Line::Record(record) = line {
+                self.ledger.add(record);
+            }
         }
-        self.merge_if_long(now_s);
         Ok(())
     }
 
@@ -168,7 +244,8 @@ impl Books {
             }
             Some(kept) if kept.length >= kept.merge_at => {
                 self.merge(now_s);
-                let text: String = self.ledger.records().map(|record| record.line()).collect();
+                let mut text: String = self.ledger.records().map(|record| Line::Record(record).text()).collect();
+                text.push_str(&self.run.text());
                 if let Some(kept) = &mut self.file
                     && let Err(error) = kept.replace(&text)
                 {

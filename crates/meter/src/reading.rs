@@ -21,6 +21,21 @@ pub struct Counted {
     pub sink_deliveries: u64,
 }
 
+impl Counted {
+    /// By how much the counters are above amounts.
+    pub(crate) fn beyond(&self, booked: &Amounts) -> Amounts {
+        Amounts {
+            messages_in: self.messages_in.saturating_sub(booked.messages_in),
+            messages_out: self.messages_out.saturating_sub(booked.messages_out),
+            bytes_in: self.bytes_in.saturating_sub(booked.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(booked.bytes_out),
+            connection_ms: self.connection_ms.saturating_sub(booked.connection_ms),
+            sink_deliveries: self.sink_deliveries.saturating_sub(booked.sink_deliveries),
+            ..Amounts::default()
+        }
+    }
+}
+
 /// Sessions and bytes of a payer at the time of a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Present {

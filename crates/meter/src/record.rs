@@ -1,4 +1,4 @@
-//! A record: the usage of one payer in one period, as a line of text with its checksum.
+//! A record: the usage of one payer in one period. Lines of text with their checksums: records, and the run that they are of.
 
 use crate::period::Period;
 
@@ -94,31 +94,76 @@ pub struct Record {
     pub amounts: Amounts,
 }
 
-impl Record {
-    /// The record as a line, with its checksum in front.
-    pub(crate) fn line(&self) -> String {
-        let numbers = self.amounts.numbers().map(|number| number.to_string()).join(" ");
-        // The name is at the end of the line: it may have spaces, but no line break.
-        let payer = self.payer.replace(['\n', '\r'], " ");
-        let body = format!("{} {} {numbers} {payer}", self.period.start_s, self.period.length_s);
+/// A line of the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Usage in a period, of the run that the last [`Line::Run`] before it names.
+    Record(Record),
+    /// A run of the process begins.
+    Run(u64),
+    /// Usage of this run that is in the records before the line that names it.
+    Booked {
+        /// The payer.
+        payer: String,
+        /// Its usage in all periods.
+        amounts: Amounts,
+    },
+}
+
+/// First word of [`Line::Run`]. Earlier versions skip such lines, with a warning.
+const RUN: &str = "run";
+/// First word of [`Line::Booked`].
+const BOOKED: &str = "booked";
+
+impl Line {
+    /// The line, with its checksum in front.
+    pub(crate) fn text(&self) -> String {
+        let body = match self {
+            Self::Record(Record { period, payer, amounts }) => {
+                format!("{} {} {}", period.start_s, period.length_s, used(payer, amounts))
+            }
+            Self::Run(number) => format!("{RUN} {number}"),
+            Self::Booked { payer, amounts } => format!("{BOOKED} {}", used(payer, amounts)),
+        };
         format!("{:08x} {body}\n", crc32c::crc32c(body.as_bytes()))
     }
 
-    /// A record from its line without the line break; `None` when it is damaged.
-    pub(crate) fn of_line(line: &str) -> Option<Self> {
+    /// A line from its text without the line break; `None` when it is damaged.
+    pub(crate) fn of_text(line: &str) -> Option<Self> {
         let (checksum, body) = line.split_once(' ')?;
         if u32::from_str_radix(checksum, 16).ok()? != crc32c::crc32c(body.as_bytes()) {
             return None;
         }
-        let mut words = body.splitn(NUMBERS + 3, ' ');
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let period = Period { start_s: number()?, length_s: number()? };
-        let mut numbers = [0; NUMBERS];
-        for place in &mut numbers {
-            *place = number()?;
+        let (first, rest) = body.split_once(' ')?;
+        match first {
+            RUN => Some(Self::Run(rest.parse().ok()?)),
+            BOOKED => {
+                let (payer, amounts) = read_used(rest)?;
+                Some(Self::Booked { payer, amounts })
+            }
+            start => {
+                let (length, rest) = rest.split_once(' ')?;
+                let period = Period { start_s: start.parse().ok()?, length_s: length.parse().ok()? };
+                let (payer, amounts) = read_used(rest)?;
+                Some(Self::Record(Record { period, payer, amounts }))
+            }
         }
-        Some(Self { period, payer: words.next()?.to_owned(), amounts: Amounts::of_numbers(numbers) })
     }
+}
+
+/// The name is at the end of a line: it may have spaces, but no line break.
+fn used(payer: &str, amounts: &Amounts) -> String {
+    let numbers = amounts.numbers().map(|number| number.to_string()).join(" ");
+    format!("{numbers} {}", payer.replace(['\n', '\r'], " "))
+}
+
+fn read_used(text: &str) -> Option<(String, Amounts)> {
+    let mut words = text.splitn(NUMBERS + 1, ' ');
+    let mut numbers = [0; NUMBERS];
+    for place in &mut numbers {
+        *place = words.next()?.parse().ok()?;
+    }
+    Some((words.next()?.to_owned(), Amounts::of_numbers(numbers)))
 }
 
 #[cfg(test)]
@@ -126,12 +171,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn a_line_is_read_as_it_was_written() {
         let amounts = Amounts::of_numbers([1, 2, 3, 4, 5, 6, 7, 8, u64::MAX]);
-        let record = Record { period: Period::minute_of(61), payer: "a b".to_owned(), amounts };
-        let line = record.line();
-        assert_eq!(Record::of_line(line.trim_end_matches('\n')), Some(record));
-        assert_eq!(Record::of_line(&line.replace(" 3 ", " 4 ")), None, "the checksum is of other numbers");
-        assert_eq!(Record::of_line(&line[..line.len() / 2]), None);
+        let payer = "a b".to_owned();
+        let record = Record { period: Period::minute_of(61), payer: payer.clone(), amounts };
+        for line in [Line::Record(record), Line::Run(7), Line::Booked { payer, amounts }] {
+            let text = line.text();
+            assert_eq!(Line::of_text(&text.replace(" 7", " 8")), None, "the checksum is of other numbers");
+            assert_eq!(Line::of_text(&text[..text.len() / 2]), None);
+            assert_eq!(Line::of_text(text.trim_end_matches('\n')), Some(line));
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::admission::stored_bans::StoredBans;
 use crate::broker_link::{Brokers, Dialer};
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
+use crate::durable::stored_usage::LeftUsage;
 use crate::inner::{Family, InnerNodes, Within};
 use crate::orders::{Admin, ShardSender, ToShard};
 use crate::relay::NodeHomes;
@@ -134,6 +135,12 @@ impl NodeHandle {
     /// Number of shards.
     pub fn shards(&self) -> u16 {
         self.inboxes.len() as u16
+    }
+
+    /// Has usage of earlier processes deleted from the store: it is in the books.
+    pub fn forget_usage(&self, left: Vec<LeftUsage>) {
+        let keys = left.into_iter().map(LeftUsage::into_key).collect();
+        self.tell(ShardId(0), ToShard::Admin(Admin::ForgetUsage(keys)));
     }
 
     /// The counters and sizes of all shards, without the usage of users.

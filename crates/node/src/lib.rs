@@ -85,6 +85,7 @@ pub use cluster::{
 };
 pub use durable::DurableError;
 pub use durable::place::{PlaceError, StoreImages, bans_of, images_of};
+pub use durable::stored_usage::LeftUsage;
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
@@ -109,7 +110,7 @@ pub use memory::program_pages::release_program_pages;
 pub use memory::room::TooLittleMemory;
 pub use memory::share_allocator_arena;
 pub use moves::ahead::QueuePart;
-pub use node::{Node, StartError, Stopped};
+pub use node::{LeftRuns, Node, StartError, Stopped};
 pub use observer::{Answer, ContinuedClient, Observer, Occasion, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
 pub use orders::Door;

@@ -21,6 +21,7 @@ use crate::admission::Admission;
 use crate::broker_link::Dialer;
 use crate::clock::{Clock, time_until};
 use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
+use crate::durable::stored_usage::{LeftUsage, UsageWriter, next_run};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
@@ -125,8 +126,18 @@ pub struct Node {
     /// Outlives the shards' threads: their last batches are committed when it stops.
     store: Option<Running>,
     restored: Restored,
+    left_usage: LeftRuns,
     /// Looks at the files of TLS listeners as long as the node lives.
     _watch: Option<FileWatch>,
+}
+
+/// The usage of earlier processes that a store has.
+#[derive(Clone, Debug, Default)]
+pub struct LeftRuns {
+    /// The number under which this process stores its usage; 0 without a store.
+    pub this_run: u64,
+    /// The usage under smaller numbers.
+    pub left: Vec<LeftUsage>,
 }
 
 impl std::fmt::Debug for Node {
@@ -222,7 +233,9 @@ impl Node {
             node.threads.push(start_shard(seed)?);
         }
         if let (Some(store), Some(restorer)) = (store, restorer) {
-            node.restored = restorer.run(&store, Room::of_process(settings.memory_ceiling))?;
+            let (restored, left) = restorer.run(&store, Room::of_process(settings.memory_ceiling))?;
+            node.restored = restored;
+            node.left_usage = LeftRuns { this_run: next_run(clock.now(), &left), left };
             node.serve_from(store, &senders)?;
         }
         if let Some(links) = links {
@@ -251,6 +264,7 @@ impl Node {
             links: None,
             store: None,
             restored: Restored::default(),
+            left_usage: LeftRuns::default(),
             _watch: watch,
         }
     }
@@ -260,8 +274,9 @@ impl Node {
         let running =
             durable::start(store, inboxes.iter().cloned().map(commits_of).collect(), self.handle.stored_bans())?;
         for (shard, inbox) in (0..).zip(inboxes) {
-            let journal =
-                ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
+            let usage = UsageWriter::new(self.left_usage.this_run, ShardId(shard));
+            let (writer, reader, status) = (running.writer(shard), running.reader(), running.status());
+            let journal = ShardJournal { writer, usage, reader, status };
             inbox.send(ToShard::Admin(Admin::Serve(journal)));
         }
         self.store = Some(running);
@@ -271,6 +286,11 @@ impl Node {
     /// The state restored from the store at the start.
     pub fn restored(&self) -> Restored {
         self.restored
+    }
+
+    /// The usage of earlier processes that the store has. It stays there until [`NodeHandle::forget_usage`].
+    pub fn left_usage(&self) -> LeftRuns {
+        self.left_usage.clone()
     }
 
     /// How the store is doing, where there is one.

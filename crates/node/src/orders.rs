@@ -116,6 +116,8 @@ pub(crate) enum Admin {
     Stop { drained: Sender<ShardId> },
     /// Accept connections: all shards have restored their part of the store.
     Serve(ShardJournal),
+    /// The usage of earlier processes that the store has under these keys is in the books.
+    ForgetUsage(Vec<Vec<u8>>),
     /// A step of moving partitions.
     Move(MoveOrder),
     /// Activate another table of homes, or none, and answer when it is active.

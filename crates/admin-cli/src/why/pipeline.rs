@@ -9,6 +9,9 @@ use tidegate_terminal::{Exit, print_and_exit, report};
 use super::About;
 use crate::admin_client::{json_line, shown, time};
 
+/// The sink that keeps messages for replays.
+const ARCHIVE: &str = "@archive";
+
 /// Asks the broker and prints the explanation.
 pub(super) fn run(about: &About) -> Exit {
     let answer = match about.admin.send(&GetHub) {
@@ -51,12 +54,9 @@ fn explained(name: &str, it: &Value) -> String {
     let waiting = number(it, "waiting");
     let _ = writeln!(out, "    waiting: {waiting} messages, the oldest on its way for {lag:.1} s");
     for sink in it.get("sinks").and_then(Value::as_array).into_iter().flatten() {
-        let _ = write!(
-            out,
-            "    sink {}: {} records wait",
-            text(sink, "name").unwrap_or_default(),
-            number(sink, "waiting")
-        );
+        let name = text(sink, "name").unwrap_or_default();
+        let sink_name = if name == ARCHIVE { "for replays (`keep`)" } else { &*name };
+        let _ = write!(out, "    sink {sink_name}: {} records wait", number(sink, "waiting"));
         match (text(sink, "error"), sink.get("last_error").filter(|last| last.is_object())) {
             (Some(error), _) => {
                 let _ = writeln!(out, "; it takes none: {error}");

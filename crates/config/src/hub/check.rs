@@ -92,6 +92,11 @@ fn check_transactions(findings: &mut Findings, hub: HubSections<'_>, is_orchestr
             // A message that comes again from a broker has no id by which it is known.
             Problem::new("`exactly_once` goes by ids, and messages of brokers have others when they come again")
                 .hint("leave out exactly_once, or run the pipeline in a broker")
+        } else if let Some(other) = hub.sinks.iter().find(|other| {
+            [sink.kind, other.kind] == [SinkType::File; 2] && other.path == sink.path && !other.exactly_once
+        }) {
+            Problem::new(format!("the sink `{}` writes the same file without `exactly_once`", other.name))
+                .hint("give both the same exactly_once, or another path")
         } else {
             continue;
         };
@@ -575,6 +580,11 @@ mod tests {
                 "[hub]\nbus = \"nats://h\"\n[[sink]]\nname = \"archive\"\nkind = \"kafka\"\nurl = \"kafka://h\"\n\
                 topic = \"t\"\nexactly_once = true\n",
                 "needs one process",
+            ),
+            (
+                "[[sink]]",
+                "[[sink]]\nname = \"again\"\npath = \"out/readings.ndjson\"\nexactly_once = true\n[[sink]]",
+                "`archive` writes the same file without",
             ),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),

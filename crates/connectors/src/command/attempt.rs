@@ -57,9 +57,9 @@ fn now() -> u64 {
 /// Why `--message` is not a message.
 #[derive(Debug, thiserror::Error)]
 enum MessageError {
-    #[error("--message is not JSON: {0}")]
+    #[error(r#"--message is not JSON: {0}; write it as {{"topic": "plant/a/temp", "payload": {{"temp": 31.5}}}}"#)]
     Json(#[from] serde_json::Error),
-    #[error("--message has no `topic`")]
+    #[error(r#"--message has no `topic`; write it as {{"topic": "plant/a/temp", "payload": {{"temp": 31.5}}}}"#)]
     NoTopic,
     #[error("the topic `{topic}`: {source}")]
     Topic { topic: String, source: TopicError },
@@ -146,7 +146,8 @@ fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Tried {
     let given: Vec<TopicFilterBuf> =
         pipeline.from.0.iter().filter_map(|filter| TopicFilterBuf::new(filter.as_str()).ok()).collect();
     let from = if given.is_empty() { steps.from().to_vec() } else { given };
-    let matches = from.iter().any(|filter| filter.matches_text(&message.topic));
+    // A pipeline with a source takes all topics unless it names some.
+    let matches = from.is_empty() || from.iter().any(|filter| filter.matches_text(&message.topic));
     tried.matches = Some(matches);
     if !matches {
         return tried;
@@ -234,6 +235,8 @@ mod tests {
         let bad = attempt(&pipeline, &message(r#"{"topic":"plant/a/temp","payload":"x"}"#));
         assert!(shown(&bad).contains("fails: sql: the payload is not JSON"), "{bad:?}");
         assert!(shown(&attempt(&pipeline, &message(r#"{"topic":"t"}"#))).contains("none of its topics"));
+        let source = Pipeline { source: Some("orders".into()), sql: None, ..pipeline };
+        assert_eq!(attempt(&source, &message(r#"{"topic":"t","payload":{}}"#)).matches, Some(true));
         for wrong in ["x", "{}", r#"{"topic":"a/#"}"#, r#"{"topic":"t","qos":3}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

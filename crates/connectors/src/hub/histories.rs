@@ -14,7 +14,8 @@ use serde_json::Value;
 use tidegate_administration::{HISTORY_QUESTION, HistoriesPart};
 use tidegate_config::Config;
 use tidegate_hub::{
-    HistoryFound, HistoryIndex, HistoryQuery, MAX_HISTORY_ANSWER, TopicFilterBuf, merge_histories, read_history,
+    HistoryFound, HistoryIndex, HistoryPlace, HistoryQuery, MAX_HISTORY_ANSWER, TopicFilterBuf, merge_histories,
+    read_history,
 };
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerAnswer};
 
@@ -136,6 +137,9 @@ struct Question {
     tenant: String,
     filters: Vec<String>,
     place: Place,
+    /// The message behind which the first page begins. Earlier versions neither name nor know it.
+    #[serde(default)]
+    behind: Option<HistoryPlace>,
 }
 
 /// A page of another node.
@@ -210,7 +214,7 @@ impl Histories {
         let own = read_history((&self.index, folders), query, MAX_LOOKED_BYTES, may, is_wanted)?;
         let first_by = Instant::now() + PATIENCE;
         let asking = Asking { others, subject: (tenant, query), deadline: first_by + PATIENCE, is_wanted };
-        let mut bounds: Vec<u64> = own.end.into_iter().collect();
+        let mut bounds: Vec<HistoryPlace> = own.end.into_iter().collect();
         let way = if query.from.is_some() { "after" } else { "before" };
         let mut incomplete: Vec<String> =
             own.bound.map(|at| format!("this node: {}", NodeError::Bounded(way, at))).into_iter().collect();
@@ -243,7 +247,7 @@ impl Histories {
         let Some(_turn) = self.turn.wait(TURN) else { return Some(Page::failed(PageFailure::Busy)) };
         // One more, to know whether there are more.
         let limit = asked.place.skip.saturating_add(PAGE_MESSAGES + 1);
-        let query = HistoryQuery { filters, from: asked.place.from, limit };
+        let query = HistoryQuery { filters, from: asked.place.from, behind: asked.behind, limit };
         // The other node waits no longer.
         let is_wanted = || Instant::now() < deadline;
         match read_history((&self.index, folders), &query, u64::MAX, &mut |_| true, &is_wanted) {
@@ -279,6 +283,14 @@ impl Place {
 impl Page {
     fn failed(why: PageFailure) -> Self {
         Self { failure: Some(why), ..Self::default() }
+    }
+
+    /// The place of the last message that the page has passed, of pages with the oldest message first.
+    fn passed(&self) -> Option<HistoryPlace> {
+        let last = self.messages.last().map(HistoryPlace::of);
+        let behind = self.reached.filter(|reached| last.as_ref().is_none_or(|last| last.time < *reached));
+        // The last message was left out.
+        behind.map(|reached| HistoryPlace::before(reached.saturating_add(1))).or(last)
     }
 }
 
@@ -326,18 +338,21 @@ fn time_of(message: &Value) -> u64 {
 
 /// Leaves out messages beyond the bounds up to which parts are complete, so that a client that asks on from the last
 /// message jumps over none.
-fn keep_within(parts: &mut [Vec<Value>], query: &HistoryQuery, bounds: &[u64]) {
+fn keep_within(parts: &mut [Vec<Value>], query: &HistoryQuery, bounds: &[HistoryPlace]) {
     let is_forward = query.from.is_some();
     let nearest = if is_forward { bounds.iter().min() } else { bounds.iter().max() };
-    let Some(&bound) = nearest else { return };
+    let Some(bound) = nearest else { return };
     for part in parts {
-        part.retain(|message| if is_forward { time_of(message) <= bound } else { time_of(message) >= bound });
+        part.retain(|message| {
+            let place = HistoryPlace::of(message);
+            if is_forward { place <= *bound } else { place >= *bound }
+        });
     }
 }
 
 fn question((tenant, query): (&str, &HistoryQuery), place: Place) -> Vec<u8> {
     let filters = query.filters.iter().map(ToString::to_string).collect();
-    let asked = Question { tenant: tenant.to_owned(), filters, place };
+    let asked = Question { tenant: tenant.to_owned(), filters, place, behind: query.behind.clone() };
     // Texts and numbers are JSON.
     [vec![HISTORY_QUESTION], serde_json::to_vec(&asked).unwrap_or_default()].concat()
 }
@@ -370,8 +385,8 @@ struct NodePart {
     messages: Vec<Value>,
     /// Why others are missing.
     missing: Vec<NodeError>,
-    /// The time of the last message that was looked at, where further ones were not; Unix milliseconds.
-    bound: Option<u64>,
+    /// The place of the last message that was looked at, where further ones were not.
+    bound: Option<HistoryPlace>,
 }
 
 /// A request to other nodes.
@@ -389,12 +404,16 @@ impl Asking<'_> {
         let (_, query) = self.subject;
         let (mut part, mut ids, mut bytes, mut too_long) = (NodePart::default(), HashSet::new(), 0, 0);
         let (mut place, mut reached) = (Place::first(query), query.from);
+        let mut passed = query.behind.clone().or(query.from.map(HistoryPlace::before));
         for number in 1.. {
             too_long += page.too_long;
             reached = page.reached.or(reached);
+            passed = page.passed().or(passed);
             let id_of = |message: &Value| message["message_id"].as_str().map(str::to_owned);
             // A message that came meanwhile has moved the others into this page.
             page.messages.retain(|message| id_of(message).is_none_or(|id| !ids.contains(&id)));
+            // A node of an earlier version begins with the first message of the time.
+            page.messages.retain(|message| query.behind.as_ref().is_none_or(|it| HistoryPlace::of(message) > *it));
             ids.extend(page.messages.iter().filter_map(id_of));
             page.messages.retain(|message| message["topic"].as_str().is_some_and(&mut *may));
             bytes += page.messages.iter().map(|message| message.to_string().len()).sum::<usize>();
@@ -411,7 +430,7 @@ impl Asking<'_> {
                 Ok(found) => (page, place) = (found, next),
                 Err(why) => {
                     part.missing.push(why);
-                    part.bound = reached;
+                    part.bound = passed;
                     break;
                 }
             }
@@ -486,7 +505,7 @@ mod tests {
     }
 
     fn read(own: &Histories, others: &Nodes, from: Option<u64>, limit: usize) -> (Vec<u64>, Vec<String>) {
-        let query = HistoryQuery { filters: vec![TopicFilterBuf::new("#").unwrap()], from, limit };
+        let query = HistoryQuery { filters: vec![TopicFilterBuf::new("#").unwrap()], from, behind: None, limit };
         let found = own.read(others, ("", &query), &mut |topic| topic == "a", &|| true).unwrap();
         (found.messages.iter().map(|message| message["time"].as_u64().unwrap()).collect(), found.incomplete)
     }
@@ -586,6 +605,31 @@ mod tests {
         let second = page(first.next.unwrap());
         assert_eq!((second.messages.len(), second.messages[0]["message_id"].as_str()), (500, Some("1000")));
         assert_eq!((second.next, second.reached), (None, Some(5)));
+    }
+
+    #[test]
+    fn pages_within_a_millisecond_go_on_behind_a_message() {
+        let folder = Folder::new("within");
+        let history = |node: &str, odd: u64| {
+            let history = folder.with(node, std::iter::empty(), "");
+            let line = |id: u64| json!({ "time": 7, "message_id": id.to_string(), "topic": "a" }).to_string();
+            let lines: Vec<String> = (0..3_000).filter(|id| id % 2 == odd).map(line).collect();
+            std::fs::write(folder.0.join(node).join("00000000000000000001.ndjson"), lines.join("\n") + "\n").unwrap();
+            history
+        };
+        let own = history("own", 0);
+        let others = Nodes(vec![Node("b", Some(history("b", 1)))]);
+        let (mut behind, mut seen) = (None, Vec::new());
+        loop {
+            let query = HistoryQuery { from: Some(7), behind, limit: 700, ..HistoryQuery::default() };
+            let found = own.read(&others, ("", &query), &mut |_| true, &|| true).unwrap();
+            assert_eq!(found.incomplete, [""; 0]);
+            let Some(last) = found.messages.last() else { break };
+            behind = Some(HistoryPlace::of(last));
+            seen.extend(found.messages.iter().map(|message| message["message_id"].as_str().unwrap().to_owned()));
+        }
+        let all: Vec<String> = (0..3_000).map(|id: u64| id.to_string()).collect();
+        assert!(seen == all, "each message once, in its order: {} messages", seen.len());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::TenantId;
-pub use tidegate_hub::HistoryQuery;
+pub use tidegate_hub::{HistoryPlace, HistoryQuery};
 use tidegate_hub::{Hub, HubError};
 use tidegate_node::Node;
 

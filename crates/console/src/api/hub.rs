@@ -89,5 +89,9 @@ fn order_all<S: Control>(source: &S, order: &PipelineOrder) -> Result<Done, Cont
             "{silent} did not answer, so the order may not hold there: repeat it"
         )));
     }
-    if done { Ok(Done {}) } else { Err(ControlError::Invalid(format!("no pipeline `{}` runs here", order.name))) }
+    if done {
+        return Ok(Done {});
+    }
+    let name = &order.name;
+    Err(ControlError::Invalid(format!("no pipeline `{name}` runs here; `tidegate hub status` names those that do")))
 }

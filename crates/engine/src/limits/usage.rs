@@ -2,6 +2,7 @@
 //! payer, counted where the engine counts messages and bytes anyway.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use crate::events::sums::summed;
 use crate::ids::TenantId;
@@ -50,6 +51,8 @@ impl Payer {
 struct Meter {
     usage: Usage,
     counted_until: Millis,
+    /// Whether [`Meters::changed`] has its number.
+    is_changed: bool,
 }
 
 impl Meter {
@@ -61,14 +64,32 @@ impl Meter {
 }
 
 /// The meters of a shard, by the number of the payer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Meters {
     of: Vec<Meter>,
+    /// The tenant and the user of each number.
+    names: Vec<(TenantId, Rc<str>)>,
     /// The numbers, by tenant and user. Clients that are not metered by user have the empty name.
-    payers: BTreeMap<TenantId, BTreeMap<Box<str>, Payer>>,
+    payers: BTreeMap<TenantId, BTreeMap<Rc<str>, Payer>>,
     /// Payers with a user name.
     users: usize,
+    /// Payers whose counters have changed since they were last taken for the store.
+    changed: Vec<Payer>,
     unpaid: Meter,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self {
+            of: Vec::new(),
+            names: Vec::new(),
+            payers: BTreeMap::new(),
+            users: 0,
+            changed: Vec::new(),
+            // It never comes to the store.
+            unpaid: Meter { is_changed: true, ..Meter::default() },
+        }
+    }
 }
 
 impl Meters {
@@ -80,10 +101,35 @@ impl Meters {
 
     #[inline]
     fn meter(&mut self, payer: Payer) -> &mut Meter {
-        match self.of.get_mut(payer.0 as usize) {
+        let meter = match self.of.get_mut(payer.0 as usize) {
             Some(meter) => meter,
             None => &mut self.unpaid,
+        };
+        if !meter.is_changed {
+            meter.is_changed = true;
+            self.changed.push(payer);
         }
+        meter
+    }
+
+    /// Whether counters have changed since [`Self::take_changed`].
+    #[inline]
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// The counters that have changed since the last call, with connection time up to now, by tenant and user.
+    pub(crate) fn take_changed(&mut self, now: Millis) -> Vec<(TenantId, Rc<str>, Usage)> {
+        let mut taken = Vec::with_capacity(self.changed.len());
+        for payer in self.changed.drain(..) {
+            let place = payer.0 as usize;
+            let (Some(meter), Some((tenant, user))) = (self.of.get_mut(place), self.names.get(place)) else { continue };
+            meter.is_changed = false;
+            let mut meter = *meter;
+            meter.count_time(now);
+            taken.push((*tenant, Rc::clone(user), meter.usage));
+        }
+        taken
     }
 
     /// The payer of a client. Without a user name, that is the tenant's payer for all such clients.
@@ -96,11 +142,12 @@ impl Meters {
         if let Some(payer) = of_tenant.get(user) {
             return *payer;
         }
-        let user = if self.users < MAX_METERED_USERS { user } else { "" };
+        let user: Rc<str> = if self.users < MAX_METERED_USERS { user.into() } else { "".into() };
         let number = u32::try_from(self.of.len()).unwrap_or(u32::MAX);
-        let payer = *of_tenant.entry(user.into()).or_insert(Payer(number));
+        let payer = *of_tenant.entry(Rc::clone(&user)).or_insert(Payer(number));
         if payer.0 == number {
             self.of.push(Meter::default());
+            self.names.push((tenant, Rc::clone(&user)));
             self.users += usize::from(!user.is_empty());
         }
         payer
@@ -159,5 +206,22 @@ mod tests {
             |user: &str| meters.read(Millis(0)).find(|(_, name, _)| *name == user).map(|(.., usage)| usage.messages_in);
         assert_eq!([of("7"), of(""), of("9999"), of("10000")], [Some(2), Some(5), Some(1), None]);
         assert_eq!(meters.read(Millis(0)).count(), MAX_METERED_USERS + 1);
+    }
+
+    #[test]
+    fn counters_are_taken_for_the_store_once_they_have_changed() {
+        let mut meters = Meters::default();
+        let (quiet, busy) = (meters.payer(TenantId(1), None), meters.payer(TenantId(1), Some("busy")));
+        assert!(!meters.has_changed());
+        meters.of(Payer::NONE).messages_in += 1;
+        assert!(!meters.has_changed(), "it has no payer");
+        meters.connect(busy, Millis(0));
+        meters.of(busy).messages_in += 2;
+        let taken = meters.take_changed(Millis(70));
+        let [(tenant, user, usage)] = &taken[..] else { panic!("{taken:?}") };
+        assert_eq!((tenant.0, &**user, usage.messages_in, usage.connection_ms), (1, "busy", 2, 70));
+        assert!(meters.take_changed(Millis(80)).is_empty());
+        meters.of(quiet).bytes_in += 1;
+        assert_eq!(meters.take_changed(Millis(90)).len(), 1);
     }
 }

@@ -153,6 +153,10 @@ impl Writer {
             }
             None => self.open()?,
         };
+        if self.marks.is_none() {
+            // While the file is locked, no other writer notes how far it is confirmed.
+            marks::forget(&self.settings.lines())?;
+        }
         if self.is_finished(&open, lines.len()) {
             self.finish(open)?;
             open = self.open()?;
@@ -172,9 +176,6 @@ impl Writer {
 
     fn open(&mut self) -> io::Result<OpenFile> {
         convert_finished(&self.settings)?;
-        if self.marks.is_none() {
-            marks::forget(&self.settings.lines())?;
-        }
         open(&self.settings, self.marks.as_mut())
     }
 
@@ -581,6 +582,29 @@ mod tests {
         fs::write(&path, "").unwrap();
         once(&path, 0).write(&[named(5)]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":5}\n", "a file that someone has shortened");
+    }
+
+    #[test]
+    fn a_writer_without_notes_forgets_none_that_are_in_use() {
+        let path = directory("once-beside").join("readings.ndjson");
+        let refused = |plain: &mut FileSink| {
+            let refused = plain.write(&[record(9)]).unwrap_err().to_string();
+            assert!(refused.contains("give all sinks of one file the same `exactly_once`"), "{refused}");
+        };
+        let mut plain = sink(&path, 0);
+        let mut marked = once(&path, 0);
+        marked.write(&[named(1)]).unwrap();
+        refused(&mut plain);
+        drop(marked);
+        plain.write(&[record(2)]).unwrap();
+        // The other one begins while this one has the file open.
+        let mut marked = once(&path, 0);
+        marked.write(&[named(3)]).unwrap();
+        refused(&mut plain);
+        drop(marked);
+        once(&path, 0).write(&[named(3), named(4)]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n", "no line is cut off, none is there twice");
     }
 
     /// Files of a directory, by name.

@@ -5,6 +5,7 @@
 mod index;
 mod survey;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidegate_client::TopicFilterBuf;
 
@@ -107,8 +109,49 @@ pub struct HistoryQuery {
     pub filters: Vec<TopicFilterBuf>,
     /// Unix milliseconds of the first message. Without it the last messages are meant.
     pub from: Option<u64>,
+    /// The message behind which the answer begins, where that is not the first one of `from`.
+    pub behind: Option<HistoryPlace>,
     /// Messages at most.
     pub limit: usize,
+}
+
+/// A place in the order of messages: that of the message with this time and id. Messages of one time are in the order of their
+/// ids, which is the same at each node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HistoryPlace {
+    /// Unix milliseconds.
+    pub time: u64,
+    /// The id of the message.
+    pub id: String,
+}
+
+impl HistoryPlace {
+    /// The place of a message.
+    pub fn of(message: &Value) -> Self {
+        Self { time: message["time"].as_u64().unwrap_or_default(), id: id_of(message) }
+    }
+
+    /// The place before all messages of a time.
+    pub fn before(time: u64) -> Self {
+        Self { time, id: String::new() }
+    }
+
+    fn key(&self) -> (u64, usize, &str) {
+        // `9` is before `10`.
+        (self.time, self.id.len(), &self.id)
+    }
+}
+
+impl Ord for HistoryPlace {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for HistoryPlace {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Messages of histories.
@@ -116,9 +159,9 @@ pub struct HistoryQuery {
 pub struct HistoryFound {
     /// The messages, the oldest first.
     pub messages: Vec<Value>,
-    /// Where bytes have ended the reading, the time up to which, or from which on, all messages are here; Unix milliseconds.
-    /// There may be more, also below the limit of the question.
-    pub end: Option<u64>,
+    /// Where bytes have ended the reading, the place up to which, or from which on, all messages are here. There may be more,
+    /// also below the limit of the question.
+    pub end: Option<HistoryPlace>,
     /// Where the bound of bytes has ended the reading, the time from which on, or before which, lines were not looked at;
     /// Unix milliseconds.
     pub bound: Option<u64>,
@@ -137,7 +180,7 @@ pub fn read_history(
     may: &mut dyn FnMut(&str) -> bool,
     is_wanted: &dyn Fn() -> bool,
 ) -> io::Result<HistoryFound> {
-    let (mut all, mut edges, mut bounds): (Vec<Line>, Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut edges, mut bounds): (Vec<Line>, Vec<HistoryPlace>, Vec<u64>) = Default::default();
     let is_forward = query.from.is_some();
     for (folder, max_age) in histories {
         let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
@@ -148,22 +191,35 @@ pub fn read_history(
         let has_more = exceeds(&lines);
         let kept = within(lines, query);
         let edge = if is_forward { kept.back() } else { kept.front() };
-        edges.extend(edge.filter(|_| has_more).map(|line| line.time));
+        edges.extend(edge.filter(|_| has_more).map(Line::place));
         bounds.extend(bound);
         all.extend(kept);
     }
-    edges.extend(&bounds);
+    edges.extend(bounds.iter().map(|bound| query.edge(*bound)));
     // The answer ends where a history ends that has more: the next question begins there.
-    all.retain(|line| edges.iter().all(|edge| if is_forward { line.time <= *edge } else { line.time >= *edge }));
+    all.retain(|line| edges.iter().all(|edge| if is_forward { line.place() <= *edge } else { line.place() >= *edge }));
     let is_too_long = exceeds(&all);
-    // Stable: messages of one history keep their order.
-    all.sort_by_key(|line| line.time);
+    all.sort_by_cached_key(Line::place);
     let kept = within(all.into(), query);
     let last = if is_forward { kept.back() } else { kept.front() };
-    edges.extend(last.filter(|_| is_too_long).map(|line| line.time));
-    let nearest = |times: Vec<u64>| if is_forward { times.into_iter().min() } else { times.into_iter().max() };
+    edges.extend(last.filter(|_| is_too_long).map(Line::place));
     let messages = kept.into_iter().map(|line| line.value).collect();
-    Ok(HistoryFound { messages, end: nearest(edges), bound: nearest(bounds) })
+    Ok(HistoryFound { messages, end: nearest(edges, is_forward), bound: nearest(bounds, is_forward) })
+}
+
+impl HistoryQuery {
+    /// The edge of an answer where lines from a time on, or before it, were not looked at. One of that time may be among them,
+    /// so a question behind it would jump over that; but an answer to a question for this time would be empty then.
+    pub fn edge(&self, bound: u64) -> HistoryPlace {
+        match self.from {
+            Some(from) if from >= bound => HistoryPlace::before(bound.saturating_add(1)),
+            _ => HistoryPlace::before(bound),
+        }
+    }
+}
+
+fn nearest<T: Ord>(edges: Vec<T>, is_forward: bool) -> Option<T> {
+    if is_forward { edges.into_iter().min() } else { edges.into_iter().max() }
 }
 
 /// Whether lines have more bytes than an answer.
@@ -185,7 +241,7 @@ pub fn merge_histories(parts: Vec<Vec<Value>>, query: &HistoryQuery) -> Vec<Valu
             Line { time, bytes, value }
         }));
     }
-    all.sort_by_key(|line| line.time);
+    all.sort_by_cached_key(Line::place);
     within(all.into(), query).into_iter().map(|line| line.value).collect()
 }
 
@@ -194,6 +250,12 @@ struct Line {
     time: u64,
     bytes: usize,
     value: Value,
+}
+
+impl Line {
+    fn place(&self) -> HistoryPlace {
+        HistoryPlace { time: self.time, id: id_of(&self.value) }
+    }
 }
 
 /// The first or the last lines, within the limit of the question and [`MAX_HISTORY_ANSWER`]; one line in any case.
@@ -219,8 +281,8 @@ fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
 /// Whether messages of a topic may be shown.
 type May<'f> = &'f mut dyn FnMut(&str) -> bool;
 
-/// The order of messages: their times, then their places in the history.
-type Order = (u64, usize, u64);
+/// The order of messages: their places, then those of their lines, which may have no id.
+type Order = (HistoryPlace, usize, u64);
 
 /// The messages of one history with the first or the last times.
 struct HistoryReading<'a> {
@@ -274,9 +336,9 @@ impl HistoryReading<'_> {
             return false;
         }
         if self.query.from.is_some() {
-            self.found.last_key_value().is_some_and(|((time, ..), _)| block.earliest > *time)
+            self.found.last_key_value().is_some_and(|((place, ..), _)| block.earliest > place.time)
         } else {
-            self.found.first_key_value().is_some_and(|((time, ..), _)| block.latest < *time)
+            self.found.first_key_value().is_some_and(|((place, ..), _)| block.latest < place.time)
         }
     }
 
@@ -298,11 +360,15 @@ impl HistoryReading<'_> {
             if !matches || !may(topic) {
                 continue;
             }
+            let place = HistoryPlace { time, id: id_of(&value) };
+            if self.query.behind.as_ref().is_some_and(|behind| place <= *behind) {
+                continue;
+            }
             if value["message_id"].as_str().is_some_and(|id| !self.ids.insert(id.to_owned())) {
                 continue;
             }
             self.bytes += bytes;
-            self.found.insert((time, number, lines.at()), Line { time, bytes, value });
+            self.found.insert((place, number, lines.at()), Line { time, bytes, value });
             self.shorten();
         }
         Ok(())
@@ -428,7 +494,8 @@ mod tests {
         let query = HistoryQuery { from: Some(now), limit: 100, ..HistoryQuery::default() };
         let found = read(&histories, &query, &mut |_| true);
         let times: Vec<u64> = found.messages.iter().map(|line| line["time"].as_u64().unwrap() - now).collect();
-        assert_eq!((times, found.end), (vec![0, 2], Some(now + 2)), "the message of time 9 is behind unread ones");
+        let end = found.end.map(|end| end.time);
+        assert_eq!((times, end), (vec![0, 2], Some(now + 2)), "the message of time 9 is behind unread ones");
     }
 
     #[test]
@@ -585,6 +652,32 @@ mod tests {
     }
 
     #[test]
+    fn many_messages_of_one_millisecond_come_in_pages() {
+        let folder = Folder::new("millisecond");
+        let now = wall_clock();
+        let line =
+            |id: u64| serde_json::json!({ "time": now + id / 2_500, "message_id": id.to_string(), "topic": "a" });
+        let (one, other) = (folder.0.join("one"), folder.0.join("other"));
+        for (path, odd) in [(&one, 0), (&other, 1)] {
+            fs::create_dir_all(path).unwrap();
+            let lines: Vec<String> = (0..5_000).filter(|id| id % 2 == odd).map(|id| line(id).to_string()).collect();
+            fs::write(path.join("00000000000000000001.ndjson"), lines.join("\n") + "\n").unwrap();
+        }
+        let histories = [one, other].map(|folder| (folder, Duration::from_secs(3_600)));
+        let (mut behind, mut seen) = (None, Vec::new());
+        loop {
+            let from = behind.as_ref().map_or(now, |place: &HistoryPlace| place.time);
+            let query = HistoryQuery { from: Some(from), behind, ..last(1_000) };
+            let found = read(&histories, &query, &mut |_| true);
+            let Some(end) = found.messages.last() else { break };
+            behind = Some(HistoryPlace::of(end));
+            seen.extend(found.messages.iter().map(id_of));
+        }
+        let all: Vec<String> = (0..5_000).map(|id: u64| id.to_string()).collect();
+        assert!(seen == all, "each message once, in its order: {} messages", seen.len());
+    }
+
+    #[test]
     fn a_question_after_a_start_reads_few_segments() {
         let folder = Folder::new("start");
         let now = wall_clock();
@@ -597,7 +690,7 @@ mod tests {
         let read = |index: &HistoryIndex, query: &HistoryQuery| {
             let found = read_history((index, &histories[..]), query, 1, &mut |_| true, &|| true).unwrap();
             let times: Vec<u64> = found.messages.iter().map(|line| line["time"].as_u64().unwrap() - now).collect();
-            (times, found.end.map(|end| end - now))
+            (times, found.end.map(|end| end.time - now))
         };
         let index = HistoryIndex::default();
         assert_eq!(read(&index, &last(1)), (vec![5_999], None));
@@ -607,7 +700,8 @@ mod tests {
         assert_eq!(unread(&index), 5);
         for (from, ends) in [(None, [5_000, 4_999]), (Some(now), [1_000, 1_000])] {
             let index = HistoryIndex::default();
-            let query = HistoryQuery { from, filters: vec![TopicFilterBuf::new("t/none").unwrap()], limit: 9 };
+            let filters = vec![TopicFilterBuf::new("t/none").unwrap()];
+            let query = HistoryQuery { from, filters, ..last(9) };
             assert_eq!(ends.map(|_| read(&index, &query).1), ends.map(Some), "{from:?}");
             for left in (0..4).rev() {
                 read(&index, &query);
@@ -631,7 +725,7 @@ mod tests {
         let read = |most| {
             let found = read_history((&index, &histories[..]), &query, most, &mut |topic| topic == "a", &|| true);
             let found = found.unwrap();
-            (found.messages.len(), found.end.map(|end| end - now), found.bound.map(|bound| bound - now))
+            (found.messages.len(), found.end.map(|end| end.time - now), found.bound.map(|bound| bound - now))
         };
         assert_eq!(read(u64::MAX), (2, Some(1), None));
         assert_eq!(
@@ -649,7 +743,7 @@ mod tests {
         let (index, histories) = (HistoryIndex::default(), [(folder.0.clone(), Duration::from_secs(3_600))]);
         let filters = vec![TopicFilterBuf::new("t/none").unwrap()];
         for from in [Some(now), None] {
-            let query = HistoryQuery { filters: filters.clone(), from, limit: 9 };
+            let query = HistoryQuery { filters: filters.clone(), from, ..last(9) };
             let read = |most| read_history((&index, &histories[..]), &query, most, &mut |_| true, &|| true).unwrap();
             let found = read(1);
             assert!(found.end.is_some() && found.messages.is_empty());

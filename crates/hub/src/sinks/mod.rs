@@ -27,7 +27,8 @@ use std::sync::Arc;
 pub use self::amqp::AmqpSettings;
 pub use self::file::{FileSettings, FileSinks};
 pub use self::history::{
-    HistoryFound, HistoryIndex, HistoryQuery, HistorySettings, MAX_HISTORY_ANSWER, merge_histories, read_history,
+    HistoryFound, HistoryIndex, HistoryPlace, HistoryQuery, HistorySettings, MAX_HISTORY_ANSWER, merge_histories,
+    read_history,
 };
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;

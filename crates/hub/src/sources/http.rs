@@ -30,6 +30,8 @@ use crate::message::{HOPS_PROPERTY, Message};
 use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
+/// The content type that curl states for any data: it is none, as at listeners of HTTP.
+const FORM: &str = "application/x-www-form-urlencoded";
 /// Time for the head of a request, and for its body.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of the head of a request; a longer one is refused with 431.
@@ -200,7 +202,7 @@ impl Hook {
         match timeout(self.settings.timeout, done).await {
             Ok(Ok(Ending::Delivered)) => Ok(text(StatusCode::OK, "all sinks have the message")),
             Ok(Ok(Ending::Dropped)) => {
-                let said = "a step or a sink refuses the message, and it is not kept";
+                let said = "a step or a sink refuses the message, and it is not kept: the log has the reason";
                 Err(text(StatusCode::UNPROCESSABLE_ENTITY, said))
             }
             Ok(Ok(Ending::NotTaken)) => Err(text(StatusCode::NOT_FOUND, "the pipeline does not take this topic")),
@@ -277,7 +279,7 @@ fn properties(headers: &HeaderMap) -> Result<Message, HeaderError> {
     };
     let hops = header(headers, HOPS_PROPERTY).map(|hops| (HOPS_PROPERTY.to_owned(), hops));
     Ok(Message {
-        content_type: header(headers, "content-type"),
+        content_type: header(headers, "content-type").filter(|it| it != FORM),
         response_topic,
         correlation_data: data.transpose().map_err(|_| HeaderError::CorrelationData)?,
         expires_at: expiry.map(|seconds| wall_clock().saturating_add(u64::from(seconds) * 1000)),
@@ -508,6 +510,7 @@ mod tests {
         for name in ["Content-Type", "X-MQTT-User-Unit", "X-MQTT-Expiry", "Idempotency-Key"] {
             assert_eq!(of(&[(name, "\u{b0}C")]), Err(HeaderError::NotAscii), "{name}");
         }
+        assert_eq!(of(&[("Content-Type", FORM)]).unwrap().content_type, None);
         assert!(of(&[("Other", "\u{b0}C")]).is_ok(), "a header that is not read");
     }
 

@@ -124,3 +124,67 @@ fn books_of_users_are_a_file_of_their_own_by_the_hour() {
     assert_eq!((messages(&open(&folder), "a"), messages(&users, r#"["a","b c"]"#)), (3, 2));
     assert!(users.sum(3601, 4000).is_empty() && users.sum(3600, 3601).len() == 1);
 }
+
+fn counted(tenant: &str, messages_in: u64) -> BTreeMap<String, Counted> {
+    BTreeMap::from([(tenant.to_owned(), Counted { messages_in, ..Counted::default() })])
+}
+
+#[test]
+fn usage_that_only_the_store_has_is_added_once() {
+    let folder = Folder::new();
+    let mut books = open(&folder);
+    books.add(100, &used("a", 1)).unwrap();
+    books.begin_run(5).unwrap();
+    books.add(110, &used("a", 10)).unwrap();
+    // The process dies; the store has two messages more than the books, and those of a run that never made an entry.
+    for _ in 0..2 {
+        let mut books = open(&folder);
+        books.settle(4, 170, &counted("a", 1000)).unwrap();
+        books.settle(5, 170, &counted("a", 12)).unwrap();
+        assert_eq!((messages(&books, "a"), books.sum(120, 180)["a"].messages_in), (13, 2));
+    }
+    for _ in 0..2 {
+        let mut books = open(&folder);
+        books.settle(5, 170, &counted("a", 12)).unwrap();
+        books.settle(6, 180, &counted("a", 100)).unwrap();
+        assert_eq!(messages(&books, "a"), 113);
+    }
+    let mut books = open(&folder);
+    books.begin_run(7).unwrap();
+    books.settle(5, 170, &counted("a", 12)).unwrap();
+    books.settle(6, 180, &counted("a", 100)).unwrap();
+    assert_eq!(messages(&books, "a"), 113);
+}
+
+#[test]
+fn a_merged_file_still_has_the_usage_of_its_run() {
+    let folder = Folder::new();
+    let mut books = open(&folder);
+    books.add(0, &used("a", 1)).unwrap();
+    books.begin_run(5).unwrap();
+    books.add(60, &used("a", 10)).unwrap();
+    books.file.as_mut().unwrap().merge_at = 0;
+    books.add(120, &used("a", 10)).unwrap();
+    books.add(180, &used("a", 10)).unwrap();
+    let mut books = open(&folder);
+    books.settle(5, 200, &counted("a", 31)).unwrap();
+    assert_eq!(messages(&books, "a"), 32);
+}
+
+#[test]
+fn a_torn_settlement_is_completed_by_the_next() {
+    let folder = Folder::new();
+    let mut books = open(&folder);
+    books.begin_run(5).unwrap();
+    let mut left = counted("a", 3);
+    left.extend(counted("b", 4));
+    books.settle(5, 100, &left).unwrap();
+    let whole = fs::read(folder.file()).unwrap();
+    let run = Line::Run(5).text().len();
+    for torn in run..whole.len() {
+        fs::write(folder.file(), &whole[..torn]).unwrap();
+        let mut books = open(&folder);
+        books.settle(5, 100, &left).unwrap();
+        assert_eq!((messages(&books, "a"), messages(&open(&folder), "b")), (3, 4), "cut at {torn}");
+    }
+}

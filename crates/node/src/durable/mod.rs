@@ -2,6 +2,7 @@
 //! part of the store's content.
 
 pub(crate) mod place;
+pub(crate) mod stored_usage;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tidegate_store::{MergeError, ReadError, Reader, Running, Status, Store, Writ
 
 use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
+use crate::durable::stored_usage::{LeftUsage, UsageWriter};
 use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS};
 use crate::memory::return_free_pages;
 use crate::memory::room::{Room, TooLittleMemory};
@@ -72,6 +74,7 @@ pub(crate) struct RestoreSeed {
 /// The journal of a shard.
 pub(crate) struct ShardJournal {
     pub writer: Writer,
+    pub usage: UsageWriter,
     pub reader: Reader,
     pub status: Arc<Status>,
 }
@@ -99,6 +102,7 @@ pub(crate) struct Restorer {
     route: RestoreRoute,
     pairs: Vec<SyncSender<RestorePortion>>,
     chunks: Vec<Chunk>,
+    left: Vec<LeftUsage>,
     answers: Receiver<(ShardId, Result<ShardAnswer, RestoreError>)>,
     settled: Receiver<ShardId>,
 }
@@ -115,11 +119,18 @@ pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Res
         seeds.push_back(RestoreSeed { pairs, answers: answers.clone(), settled: settled.clone() });
     }
     let chunks = (0..shards).map(|_| Chunk::default()).collect();
-    let (room, route) = (Room::default(), RestoreRoute::new(shards));
-    (
-        Restorer { admission, now, room, route, pairs: senders, chunks, answers: all_answers, settled: all_settled },
-        seeds,
-    )
+    let restorer = Restorer {
+        admission,
+        now,
+        room: Room::default(),
+        route: RestoreRoute::new(shards),
+        pairs: senders,
+        chunks,
+        left: Vec::new(),
+        answers: all_answers,
+        settled: all_settled,
+    };
+    (restorer, seeds)
 }
 
 /// A portion of a store for a shard. Its bytes are bounded, so that a start needs little memory beside the restored
@@ -143,11 +154,11 @@ impl Chunk {
 
 impl Restorer {
     /// Distributes the content of the store to the shards, and waits until they have restored it and know of each
-    /// other.
+    /// other. Returns the usage of earlier runs, too.
     ///
     /// # Errors
     /// When a part cannot be read or restored, or does not fit into this memory.
-    pub(crate) fn run(mut self, store: &Store, room: Room) -> Result<Restored, DurableError> {
+    pub(crate) fn run(mut self, store: &Store, room: Room) -> Result<(Restored, Vec<LeftUsage>), DurableError> {
         self.room = room;
         let mut failure = None;
         store.for_each(&mut |key, value| {
@@ -175,7 +186,7 @@ impl Restorer {
         for shard in 0..shards {
             self.settled.recv().map_err(|_| DurableError::ShardEnded(ShardId(shard as u16)))?;
         }
-        Ok(sum)
+        Ok((sum, self.left))
     }
 
     /// Reads queues once more that need more messages in memory than were kept.
@@ -210,6 +221,10 @@ impl Restorer {
 
     fn hand_out(&mut self, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
         if stored_bans::restore(&self.admission, self.now, key, value)? {
+            return Ok(());
+        }
+        if let Some(left) = stored_usage::read(key, value) {
+            self.left.push(left);
             return Ok(());
         }
         match self.route.takers(key, value)? {

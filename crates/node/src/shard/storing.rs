@@ -37,8 +37,13 @@ impl StoreCalls<'_> {
     /// which may depend on it.
     pub(crate) fn submit_journal(&mut self) -> Submitted {
         let mut last = Submitted::Nothing;
-        let Some(journal) = &self.shard.journal else { return last };
-        while let Some(batch) = self.shard.engine.store().take_journal() {
+        let Some(journal) = &mut self.shard.journal else { return last };
+        while let Some(mut batch) = self.shard.engine.store().take_journal() {
+            // A full store has room for deletions only.
+            if !self.shard.store_full && self.shard.engine.store().has_changed_usage() {
+                let changed = self.shard.engine.store().take_changed_usage(self.shard.now);
+                journal.usage.append(self.shard.now, &mut batch.operations, changed);
+            }
             let submitted = if batch.is_awaited {
                 last = Submitted::Awaited(batch.sequence);
                 journal.writer.submit(batch.sequence, batch.operations)

@@ -179,7 +179,7 @@ fn start_metering(
     sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     status: &BrokerStatus,
 ) -> Result<Metering, StartError> {
-    let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
+    let metering = Metering::start(config, tenancy, (node.handle(), node.left_usage()), sink_deliveries)?;
     status.set_meter(metering.meter());
     Ok(metering)
 }

@@ -16,10 +16,14 @@ fn publish(broker: &Broker, listener: usize, count: usize) {
 }
 
 fn publish_as(broker: &Broker, listener: usize, count: usize, flags: &[&str]) {
+    publish_to(broker, listener, &vec!["a"; count], flags);
+}
+
+fn publish_to(broker: &Broker, listener: usize, topics: &[&str], flags: &[&str]) {
     let mut addresses = broker.ready.split_whitespace().filter(|word| word.starts_with("mqtt://"));
     let (host, port) = addresses.nth(listener).unwrap()["mqtt://".len()..].rsplit_once(':').unwrap();
-    for _ in 0..count {
-        let ended = run(&[&["pub", "-h", host, "-p", port, "-q", "1", "-t", "a", "-m", "x"][..], flags].concat());
+    for topic in topics {
+        let ended = run(&[&["pub", "-h", host, "-p", port, "-q", "1", "-t", topic, "-m", "x"][..], flags].concat());
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     }
 }
@@ -81,6 +85,31 @@ fn usage_that_was_shown_survives_kill_9_and_counts_once() {
     assert_eq!((used(&broker, "default").0, used(&broker, "acme").0), (2, 7));
     let metrics = broker.get("/metrics").1;
     assert!(!metrics.contains("tidegate_tenant_messages_total{tenant=\"acme\""), "nothing was used since the start");
+}
+
+#[test]
+fn stored_messages_are_in_the_books_at_once() {
+    let folder = Folder::new();
+    let (config, data) = (folder.write("t.toml", TENANTS), folder.file("data"));
+    let start = || Broker::start_with(&["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"]);
+    let broker = start();
+    // The acknowledgement of a retained message waits for the store, also where its home is the other shard.
+    publish_as(&broker, 0, 2, &["-r"]);
+    publish_to(&broker, 1, &["a", "b", "c", "d"], &["-r"]);
+    broker.signal("KILL");
+    broker.wait();
+    for _ in 0..2 {
+        let broker = start();
+        assert_eq!((used(&broker, "default").0, used(&broker, "acme").0), (2, 4));
+        broker.signal("KILL");
+        broker.wait();
+    }
+    let broker = start();
+    publish_as(&broker, 1, 3, &["-r"]);
+    broker.signal("KILL");
+    broker.wait();
+    let broker = start();
+    assert_eq!((used(&broker, "default").0, used(&broker, "acme").0), (2, 7));
 }
 
 #[test]

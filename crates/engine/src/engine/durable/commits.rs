@@ -2,7 +2,11 @@
 
 use crate::engine::facets::StoreCalls;
 use crate::flows::contexts::answering;
+use crate::ids::TenantId;
 use crate::journal::JournalBatch;
+use crate::limits::usage::Usage;
+use crate::now::Now;
+use std::rc::Rc;
 
 impl StoreCalls<'_> {
     /// Takes the records for the store since the last call. The shell gives them to the store before it hands over
@@ -10,6 +14,19 @@ impl StoreCalls<'_> {
     #[inline]
     pub fn take_journal(&mut self) -> Option<JournalBatch> {
         self.engine.state.journal.take()
+    }
+
+    /// Whether the usage of a payer has changed since [`Self::take_changed_usage`].
+    #[inline]
+    pub fn has_changed_usage(&self) -> bool {
+        self.engine.state.meters.has_changed()
+    }
+
+    /// The usage since the start of each payer whose usage has changed since the last call, by tenant and user. The user
+    /// name is empty for clients that are not metered by user. The shell writes it into a batch of the journal, so that
+    /// no message is acknowledged whose usage is not stored. Only the counters are set.
+    pub fn take_changed_usage(&mut self, now: Now) -> Vec<(TenantId, Rc<str>, Usage)> {
+        self.engine.state.meters.take_changed(now.monotonic)
     }
 
     /// All batches up to the one of this sequence are committed: packets that promise them may leave.

@@ -37,6 +37,9 @@ impl Answering<'_> {
             return;
         }
         connection.extra_mut().acks.push(ack);
+        if waits > 0 {
+            self.state.journal.note_crossing();
+        }
     }
 
     /// Counts one confirmation for a ticket of this shard. `promises` is true if the confirming shard has written a
@@ -49,6 +52,7 @@ impl Answering<'_> {
         if key.index == STRAY_INDEX {
             return self.retaining.store.confirm_stray(self.state, self.links, ticket);
         }
+        self.state.journal.note_confirmed(promises);
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
         extra.acks.confirm(ticket.sequence, refused, promises);

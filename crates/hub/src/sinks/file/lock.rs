@@ -32,12 +32,12 @@ pub(super) fn lock(file: &File, needed: bool) -> io::Result<bool> {
     }
 }
 
-/// Locks a file that another process keeps for as long as it runs: it is not awaited.
+/// Locks a file that another process keeps for as long as it runs: it is not awaited. `needed` as in [`lock`].
 ///
 /// # Errors
 /// As [`lock`].
-pub(super) fn lock_at_once(file: &File) -> io::Result<bool> {
-    outcome(file.try_lock(), true)
+pub(super) fn lock_at_once(file: &File, needed: bool) -> io::Result<bool> {
+    outcome(file.try_lock(), needed)
 }
 
 fn outcome(tried: Result<(), TryLockError>, needed: bool) -> io::Result<bool> {

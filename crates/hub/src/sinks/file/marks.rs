@@ -55,12 +55,27 @@ fn path_of(lines: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Forgets how far a file of lines is confirmed. Otherwise later lines would be cut off when `exactly_once` comes back.
+/// Forgets how far a file of lines is confirmed, for a writer without `exactly_once`. Otherwise its lines would be cut off when
+/// `exactly_once` comes back. A writer with `exactly_once` locks its notes for as long as it runs.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] while another process writes the file with `exactly_once`.
 pub(super) fn forget(lines: &Path) -> io::Result<()> {
-    match fs::remove_file(path_of(lines)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    let path = path_of(lines);
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    // The lock lasts until the file is away, so that no writer opens the notes meanwhile.
+    let _locked = match open_locked(&options, &path, &mut |file| lock_at_once(file, false)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "another process writes it with `exactly_once`: give all sinks of one file the same `exactly_once`",
+            ));
+        }
+        opened => opened?,
+    };
+    fs::remove_file(path)
 }
 
 impl FileMarks {
@@ -71,7 +86,7 @@ impl FileMarks {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         // Another process may have rewritten the notes before they were locked.
-        let (mut file, _) = open_locked(&options, &path, &mut lock_at_once)?;
+        let (mut file, _) = open_locked(&options, &path, &mut |file| lock_at_once(file, true))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         let mut marks = Self { path, file, len: 0, confirmed: None, known: HashSet::new(), order: VecDeque::new() };
@@ -133,7 +148,7 @@ impl FileMarks {
         let line = note(inode, bytes, self.order.iter());
         fs::write(&name, "")?;
         let mut file = OpenOptions::new().append(true).open(&name)?;
-        lock_at_once(&file)?;
+        lock_at_once(&file, true)?;
         file.write_all(line.as_bytes())?;
         file.sync_all()?;
         fs::rename(&name, &self.path)?;

@@ -11,7 +11,7 @@ use tidegate_administration::{BrokerStatus, Part};
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
-use tidegate_connectors::hub::{Histories, HistoryQuery, ReadHistoryError};
+use tidegate_connectors::hub::{Histories, HistoryPlace, HistoryQuery, ReadHistoryError};
 use tidegate_console::{HttpNumbers, Status};
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
@@ -243,7 +243,9 @@ impl Gateway for ToNode {
     ) -> Result<HistoryAnswer, HistoryError> {
         let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
         let tenant = self.tenancy.name(principal.tenant);
-        let query = HistoryQuery { filters: question.filters.clone(), from: question.from, limit: question.limit };
+        let HistoryQuestion { filters, from, after, limit } = question.clone();
+        let behind = from.zip(after).map(|(time, id)| HistoryPlace { time, id });
+        let query = HistoryQuery { filters, from, behind, limit };
         let mut rights: HashMap<String, bool> = HashMap::new();
         let mut may = |topic: &str| {
             if let Some(known) = rights.get(topic) {

@@ -1,0 +1,161 @@
+//! Usage in the store: each batch of a shard's journal also has the counters that have changed, so that an acknowledged
+//! message is never stored without the usage that it belongs to.
+//!
+//! Counters begin at zero with each process, so their keys have the number of its run. Those of an earlier run stay until
+//! they are in the books.
+
+use std::rc::Rc;
+
+use tidegate_engine::{Now, ShardId, TenantId, Usage};
+use tidegate_store::operation;
+
+/// The first byte of the keys. The engine leaves those from 0x80 on to others.
+const USAGE: u8 = 0x81;
+/// The version of the values.
+const VERSION: u8 = 1;
+/// Longest user name that a key can have, bytes. The usage of a user with a longer one is not in the store.
+const MAX_USER: usize = 60_000;
+/// Counters in a value.
+const COUNTERS: usize = 5;
+
+/// The usage of a payer on a shard in an earlier run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftUsage {
+    /// The number of the run, larger than those of all runs before it.
+    pub run: u64,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The user name; empty for clients that are not metered by user.
+    pub user: String,
+    /// When it was stored, Unix seconds.
+    pub at_s: u64,
+    /// The counters since the start of the run.
+    pub usage: Usage,
+    key: Vec<u8>,
+}
+
+impl LeftUsage {
+    /// Its key in the store.
+    pub(crate) fn into_key(self) -> Vec<u8> {
+        self.key
+    }
+}
+
+/// A pair of a store as usage; `None` when it is another, or one of a later version.
+pub(crate) fn read(key: &[u8], value: &[u8]) -> Option<LeftUsage> {
+    let rest = key.strip_prefix(&[USAGE])?;
+    let (run, rest) = number(rest)?;
+    let (_shard, rest) = rest.split_first_chunk::<2>()?;
+    let (tenant, user) = rest.split_first_chunk::<2>()?;
+    let (at_s, mut counters) = number(value.strip_prefix(&[VERSION])?)?;
+    let mut numbers = [0; COUNTERS];
+    for place in &mut numbers {
+        (*place, counters) = number(counters)?;
+    }
+    let [messages_in, messages_out, bytes_in, bytes_out, connection_ms] = numbers;
+    Some(LeftUsage {
+        run,
+        tenant: TenantId(u16::from_be_bytes(*tenant)),
+        user: std::str::from_utf8(user).ok()?.to_owned(),
+        at_s,
+        usage: Usage { messages_in, messages_out, bytes_in, bytes_out, connection_ms, ..Usage::default() },
+        key: key.to_vec(),
+    })
+}
+
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_be_bytes(*number), rest))
+}
+
+/// A pair of a store in words for people; `None` when it is not usage.
+pub(crate) fn describe(key: &[u8], value: &[u8]) -> Option<String> {
+    let LeftUsage { run, tenant, user, usage, .. } = read(key, value)?;
+    let Usage { messages_in, messages_out, .. } = usage;
+    let of_user = if user.is_empty() { String::new() } else { format!(", user {user}") };
+    Some(format!("usage of tenant {}{of_user} in run {run}: {messages_in} messages in, {messages_out} out", tenant.0))
+}
+
+/// The number of a run that begins now, after those that the store has usage of. The wall clock may have been set back.
+pub(crate) fn next_run(now: Now, left: &[LeftUsage]) -> u64 {
+    let last = left.iter().map(|left| left.run).max().unwrap_or_default();
+    now.unix.max(last.saturating_add(1))
+}
+
+/// Writes the usage of a shard.
+#[derive(Debug)]
+pub(crate) struct UsageWriter {
+    run: u64,
+    shard: ShardId,
+    /// Keys of earlier runs that are in the books. They are deleted with the next usage, so that the store always has the
+    /// number of the last run.
+    forgotten: Vec<Vec<u8>>,
+}
+
+impl UsageWriter {
+    pub(crate) fn new(run: u64, shard: ShardId) -> Self {
+        Self { run, shard, forgotten: Vec::new() }
+    }
+
+    /// Usage of earlier runs is in the books.
+    pub(crate) fn forget(&mut self, keys: Vec<Vec<u8>>) {
+        self.forgotten.extend(keys);
+    }
+
+    /// Adds changed usage to a batch.
+    pub(crate) fn append(&mut self, now: Now, batch: &mut Vec<u8>, changed: Vec<(TenantId, Rc<str>, Usage)>) {
+        for (tenant, user, usage) in changed.into_iter().filter(|(_, user, _)| user.len() <= MAX_USER) {
+            let mut key = vec![USAGE];
+            key.extend_from_slice(&self.run.to_be_bytes());
+            key.extend_from_slice(&self.shard.0.to_be_bytes());
+            key.extend_from_slice(&tenant.0.to_be_bytes());
+            key.extend_from_slice(user.as_bytes());
+            let mut value = vec![VERSION];
+            let Usage { messages_in, messages_out, bytes_in, bytes_out, connection_ms, .. } = usage;
+            for number in [now.unix / 1000, messages_in, messages_out, bytes_in, bytes_out, connection_ms] {
+                value.extend_from_slice(&number.to_be_bytes());
+            }
+            // Neither is too long.
+            let _ = operation::put(batch, &key, &value);
+        }
+        for key in self.forgotten.drain(..) {
+            // It is as long as it was when it was put.
+            let _ = operation::delete(batch, &key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::Millis;
+    use tidegate_store::operation::{Operation, Operations};
+
+    use super::*;
+
+    #[test]
+    fn usage_is_read_as_it_was_written_and_forgotten_with_the_next() {
+        let now = Now { monotonic: Millis(0), unix: 1_700_000_000_123 };
+        let usage =
+            Usage { messages_in: 1, messages_out: 2, bytes_in: 3, bytes_out: 4, connection_ms: 5, ..Usage::default() };
+        let mut writer = UsageWriter::new(7, ShardId(1));
+        let mut batch = Vec::new();
+        writer.append(now, &mut batch, vec![(TenantId(3), "ann".into(), usage)]);
+        let written: Vec<Operation<'_>> = Operations::new(&batch).map(Result::unwrap).collect();
+        let [Operation::Put { key, value }] = written[..] else { panic!("{written:?}") };
+        let left = read(key, value).unwrap();
+        assert_eq!(
+            (left.run, left.tenant, &*left.user, left.at_s, left.usage),
+            (7, TenantId(3), "ann", 1_700_000_000, usage)
+        );
+        assert_eq!(describe(key, value).unwrap(), "usage of tenant 3, user ann in run 7: 1 messages in, 2 out");
+        assert_eq!((read(key, &value[1..]), read(&key[1..], value)), (None, None));
+        assert_eq!(next_run(now, std::slice::from_ref(&left)), now.unix);
+        assert_eq!(next_run(Now { unix: 5, ..now }, std::slice::from_ref(&left)), 8, "the clock was set back");
+        let mut later = UsageWriter::new(8, ShardId(0));
+        later.forget(vec![left.into_key()]);
+        let mut next = Vec::new();
+        later.append(now, &mut next, vec![(TenantId(3), "ann".into(), usage)]);
+        let written: Vec<Operation<'_>> = Operations::new(&next).map(Result::unwrap).collect();
+        assert!(matches!(written[..], [Operation::Put { .. }, Operation::Delete { key: deleted }] if deleted == key));
+    }
+}
