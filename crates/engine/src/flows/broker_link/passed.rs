@@ -5,6 +5,7 @@ use crate::ids::{BrokerLinkKey, ConnectionKey, ShardId};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::orchestrator::broker_link::adopted::{keeper_of, links_to};
 use crate::orchestrator::broker_link::passed::MemberQuestion;
 use crate::orchestrator::broker_link::settled::Awaited;
 
@@ -12,7 +13,9 @@ impl BrokerLinking<'_> {
     /// Asks the other members whether a broker has sent them the messages that it had acknowledged, when that is due.
     pub(crate) fn ask_members(&mut self, now: Now, key: BrokerLinkKey) {
         let members = self.links.roster.peers();
-        let all_linked = Some(members).filter(|_| !self.links.roster.lacks_nodes());
+        // The next homes of a dead member's partitions get its messages: until they serve, nothing can say who has them.
+        let roster = &self.links.roster;
+        let all_linked = Some(members).filter(|_| !roster.lacks_nodes() && !roster.misses_any());
         let brokers = &mut self.broker_links.brokers;
         let settlement = &mut self.broker_links.settlement;
         let Some(round) = settlement.continue_rounds(now, self.state, self.layouts, brokers, key, all_linked) else {
@@ -35,8 +38,12 @@ impl BrokerLinking<'_> {
         let own = self.broker_links.last_number();
         let brokers = &mut self.broker_links.brokers;
         let Some(key) = brokers.find(broker) else { return };
-        let awaited = Awaited::begin(brokers, now, self.state, key, own);
-        let awaited = awaited.unwrap_or_else(|| Awaited::of_disconnected(key));
+        let links = links_to(&brokers.all, broker);
+        let begin = |key| {
+            let awaited = Awaited::begin(brokers, now, self.state, key, own);
+            awaited.unwrap_or_else(|| Awaited::of_disconnected(key))
+        };
+        let awaited = links.into_iter().map(begin).collect();
         let Some(broker_link) = brokers.all.get_mut(&key) else { return };
         broker_link.questions.retain(|question| question.from != from);
         broker_link.questions.push(MemberQuestion { from, number: round, awaited });
@@ -47,16 +54,18 @@ impl BrokerLinking<'_> {
         let own = self.broker_links.last_number();
         let brokers = &mut self.broker_links.brokers;
         let Some(key) = brokers.of_connection(connection) else { return };
+        let key = keeper_of(&brokers.all, key);
         let questions = brokers.all.get_mut(&key).map(|it| std::mem::take(&mut it.questions)).unwrap_or_default();
         for mut question in questions {
-            let awaited = question.awaited.remaining_for_another(brokers, now, self.state, own);
+            let awaited = std::mem::take(&mut question.awaited).into_iter();
+            question.awaited =
+                awaited.filter_map(|awaited| awaited.remaining_for_another(brokers, now, self.state, own)).collect();
             let Some(broker_link) = brokers.all.get_mut(&key) else { return };
-            if let Some(awaited) = awaited {
-                question.awaited = awaited;
-                broker_link.questions.push(question);
-            } else {
+            if question.awaited.is_empty() {
                 let answer = FleetWord::Passed { round: question.number, broker: &broker_link.name };
                 self.links.send(question.from, Record::Fleet(answer));
+            } else {
+                broker_link.questions.push(question);
             }
         }
     }

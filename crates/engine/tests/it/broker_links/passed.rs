@@ -1,6 +1,6 @@
 //! A broker that has acknowledged messages dies before it has sent them to another member.
 
-use tidegate_engine::BrokerLinkState;
+use tidegate_engine::{BrokerLinkImage, BrokerLinkState, OrchestratorMoves};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
@@ -19,6 +19,38 @@ fn with_subscriber() -> (World, [Broker; 2], [Client; 2]) {
     let brokers = if a.taken().is_empty() { [b, a] } else { [a, b] };
     settled(&world);
     (world, brokers, [here, there])
+}
+
+/// Three members without the second one.
+struct Bereaved {
+    world: World,
+    brokers: [Broker; 2],
+    /// The connections of the dead one.
+    images: Vec<BrokerLinkImage>,
+    /// Bytes that the first member kept before its messages.
+    before: u64,
+}
+
+/// The first of three members publishes, and the broker has acknowledged all. Then the second one dies, which got nothing.
+fn after_death() -> Bereaved {
+    let world = World::orchestrators(3, 1);
+    let brokers = ["a", "b"].map(|name| world.broker(name));
+    brokers.iter().for_each(|broker| (1..3).for_each(|member| broker.set_at(member)));
+    let [here, there] = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
+    there.subscribe("t", ExactlyOnce);
+    here.publish(message("t", "scout").qos1());
+    there.expect_publish("t", "scout");
+    let [a, b] = brokers;
+    let [holder, other] = if a.taken().is_empty() { [b, a] } else { [a, b] };
+    let before = settled(&world);
+    hold_up_second(&holder);
+    for number in numbers() {
+        here.publish(message("t", &number).qos1());
+    }
+    assert_eq!(world.owed(), 0, "the broker has acknowledged all");
+    let images = world.engine(1, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now));
+    world.await_node(1);
+    Bereaved { world, brokers: [holder, other], images, before }
 }
 
 /// A broker sends the second member nothing from now on.
@@ -144,4 +176,38 @@ fn a_message_is_kept_while_a_member_has_no_link() {
     assert_eq!(there.payloads(), ["x"]);
     world.advance(seconds(120));
     there.expect_nothing();
+}
+
+#[test]
+fn messages_for_a_dead_member_wait_for_its_heirs() {
+    let Bereaved { world, brokers: [holder, other], .. } = after_death();
+    world.advance(seconds(5));
+    holder.die_and_forget();
+    world.advance(seconds(3));
+    assert_eq!(other.payloads(), numbers(), "its sessions are at no member, and get them from the other broker");
+}
+
+#[test]
+fn the_heir_of_a_dead_member_answers_for_it() {
+    for dies_early in [true, false] {
+        let Bereaved { world, brokers: [holder, other], images, before } = after_death();
+        let name = format!("{}@member-1", holder.name());
+        let left = world.broker_unknown(&name, Ways { hangs: true, ..Ways::default() });
+        let image = images.iter().find(|image| image.broker == holder.name()).expect("its connection");
+        world.engine(2, |engine, now| {
+            let adopted = OrchestratorMoves::of(engine).adopt_broker_link(now, "member-1", image, 1, fleet::lasting());
+            assert_eq!(adopted.as_deref(), Ok(&*name));
+        });
+        world.replace_node(1);
+        world.advance(seconds(5));
+        assert!(held(&world) > before, "the connection of the dead member has brought nothing");
+        if !dies_early {
+            left.now(|ways| ways.hangs = false);
+            world.advance(seconds(10));
+            assert_eq!(held(&world), before, "it has brought all");
+        }
+        holder.die_and_forget();
+        world.advance(seconds(3));
+        assert_eq!(other.payloads(), if dies_early { numbers() } else { Vec::new() });
+    }
 }
