@@ -35,7 +35,10 @@ struct Bereaved {
 fn after_death() -> Bereaved {
     let world = World::orchestrators(3, 1);
     let brokers = ["a", "b"].map(|name| world.broker(name));
-    brokers.iter().for_each(|broker| (1..3).for_each(|member| broker.set_at(member)));
+    for broker in &brokers {
+        broker.set_at(1);
+        broker.set_at(2);
+    }
     let [here, there] = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
     there.subscribe("t", ExactlyOnce);
     here.publish(message("t", "scout").qos1());
@@ -210,4 +213,20 @@ fn the_heir_of_a_dead_member_answers_for_it() {
         world.advance(seconds(3));
         assert_eq!(other.payloads(), if dies_early { numbers() } else { Vec::new() });
     }
+}
+
+#[test]
+fn an_older_value_sent_again_replaces_no_newer_one() {
+    let (world, [holder, _], [here, there]) = with_subscriber();
+    hold_up_second(&holder);
+    here.publish(message("t", "older").qos1().retain());
+    holder.now(|ways| ways.withholds_acknowledgements = true);
+    here.publish(message("t", "newer").qos1().retain());
+    holder.die();
+    holder.with(|broker| (broker.ways.holds_up, broker.ways.withholds_acknowledgements) = (None, false));
+    holder.come_back();
+    world.advance(seconds(1));
+    assert_eq!(holder.payloads(), ["scout", "older", "newer", "newer", "older"], "both are sent again");
+    assert_eq!(holder.kept("t").as_deref(), Some("newer"));
+    assert_eq!(there.payloads(), ["older", "newer"]);
 }
