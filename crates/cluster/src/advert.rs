@@ -70,6 +70,10 @@ pub struct Advert {
     pub incarnation: u64,
     /// The life that this one certainly has ended: the process's own former one, or the life that had the same store.
     pub after: Option<u64>,
+    /// The life whose log on the bus this process has claimed, since the files of it are not here. That life may still run,
+    /// and can confirm nothing more that has to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fences: Option<u64>,
     /// Where it is.
     pub addresses: Addresses,
     /// It takes no partitions, and hands over its partitions.

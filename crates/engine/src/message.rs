@@ -125,6 +125,14 @@ impl<'a> Publication<'a> {
         self
     }
 
+    /// The same message for subscribers alone: it replaces no retained value.
+    #[must_use]
+    pub(crate) fn unretained(mut self) -> Self {
+        self.retain = false;
+        self.kept = None;
+        self
+    }
+
     /// The same message with other encoded properties.
     #[must_use]
     pub(crate) fn with_properties(mut self, properties: &'a [u8]) -> Self {

@@ -9,7 +9,7 @@ use crate::manifest::Manifest;
 use crate::pace::{self, Pace};
 use crate::reserve::Reserve;
 use crate::table::Table;
-use crate::{OpenError, Settings, Status, SweepFactory};
+use crate::{OpenError, Settings, State, Status, SweepFactory};
 
 /// State that all threads of one store share.
 pub(crate) struct Shared {
@@ -138,7 +138,7 @@ impl Shared {
         use std::sync::atomic::Ordering::Relaxed;
         let free = self.disk.free_space().unwrap_or(u64::MAX);
         self.status.free_bytes.store(free, Relaxed);
-        if self.status.reserve_missing() > 0 && self.has_room_for_reserve() {
+        if self.status.reserve_missing() > 0 && self.may_fill_reserve() {
             self.work.ask(|wanted| wanted.reserve = true);
         }
     }
@@ -167,7 +167,8 @@ impl Shared {
                 "the disk is full: the store uses its reserve and rejects new data until there is space"
             );
         }
-        self.measure_free_space();
+        // Nothing asks for the reserve here: the write that needs this space has not been repeated.
+        self.status.free_bytes.store(self.disk.free_space().unwrap_or(u64::MAX), Relaxed);
         true
     }
 
@@ -176,12 +177,21 @@ impl Shared {
         self.status.free_bytes() >= needed
     }
 
+    /// Whether the reserve may be made whole. Not while writes fail: a disk may name room that it does not give, as under a
+    /// quota, and the writer would take the reserve again and again.
+    fn may_fill_reserve(&self) -> bool {
+        self.status.state() == State::Ok && self.has_room_for_reserve()
+    }
+
     /// Makes the reserve whole, if there is room for it.
     pub(crate) fn fill_reserve(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let missing = self.reserve.missing();
         let free = self.disk.free_space().unwrap_or(u64::MAX);
         self.status.free_bytes.store(free, Relaxed);
+        if self.status.state() != State::Ok {
+            return;
+        }
         if missing > 0 && !self.has_room_for_reserve() {
             tracing::warn!(free, missing, "the disk has no space for the store's reserve");
             return;

@@ -84,6 +84,7 @@ impl Control {
         let own = Advert {
             incarnation: setup.incarnation,
             after: remembered.life,
+            fences: setup.fences,
             addresses: setup.addresses.clone(),
             kept: setup.kept,
             orchestrator: setup.orchestrator,

@@ -105,6 +105,8 @@ struct Setup {
     addresses: Addresses,
     /// Whether others find the store on the bus when this node dies.
     kept: bool,
+    /// The life that has left the store on the bus, and no files here.
+    fences: Option<u64>,
     /// Whether messages cross by brokers, and not by links.
     orchestrator: bool,
     /// The prefix of an orchestrator's messages that cross by links all the same.
@@ -218,10 +220,8 @@ impl Joining {
         let is_orchestrator = config.orchestrator.enabled;
         memory.check_store(&node.restored(), is_orchestrator)?;
         let mut remembered = memory.load()?;
-        if is_new {
-            // A memory that comes from the bus does not say that its last owner has ended.
-            remembered.life = None;
-        }
+        // A memory that comes from the bus does not say that its last owner has ended, only that it confirms nothing more.
+        let fences = remembered.life.take_if(|_| is_new).filter(|_| kept);
         if !kept {
             tracing::warn!(
                 todo = advice_to_keep(config, is_mirrored),
@@ -248,6 +248,7 @@ impl Joining {
             settle: config.cluster.settle,
             addresses,
             kept,
+            fences,
             orchestrator: is_orchestrator,
             address_prefix,
             weight: Weight(config.cluster.weight),

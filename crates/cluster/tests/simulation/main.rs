@@ -47,6 +47,8 @@ struct Node {
     durable: bool,
     life: u64,
     after: Option<u64>,
+    /// The former life, where the process began without the files of it.
+    fences: Option<u64>,
     joined_at: u64,
     lease_until: u64,
     next_beat: u64,
@@ -180,6 +182,7 @@ impl World {
                 durable: index % 2 == 0,
                 life: 0,
                 after: None,
+                fences: None,
                 joined_at: 0,
                 lease_until: 0,
                 next_beat: 0,
@@ -228,7 +231,8 @@ impl World {
 
     fn start(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        let after = node.durable.then_some(node.life);
+        let (mut after, has_files) = (node.durable.then_some(node.life), self.now.is_multiple_of(2));
+        node.fences = after.take_if(|_| !has_files);
         if !node.durable {
             node.content.clear();
             node.restored.clear();
@@ -542,6 +546,7 @@ impl World {
             ended,
             life: node.life,
             after: node.after,
+            fences: node.fences,
             arrived: node.arrived.clone(),
             leaving: node.leaving,
             kept: node.durable,
@@ -748,6 +753,22 @@ fn a_dead_node_is_replaced_long_before_its_lease_ends() {
         // Ten ticks until all are sure; the rest is the time to read words and tables.
         assert!(early <= LEASE * 7 / 10, "seed {seed}: {early} ticks without node {index}");
         assert!(late >= LEASE - BEAT, "seed {seed}: {late} ticks without node {index}");
+    }
+}
+
+#[test]
+fn a_node_that_returns_without_its_files_waits_for_no_lease() {
+    for (seed, index) in (0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
+        let mut world = durable(seed);
+        (world.accuses, world.longest_gap) = (false, 0);
+        (world.nodes[index].alive, world.nodes[index].died_at) = (false, world.now);
+        // Its log is on the bus, and it claims that before it joins.
+        world.run(if world.now.is_multiple_of(2) { 5 } else { 6 });
+        world.start(index);
+        assert_eq!(world.nodes[index].after, None);
+        world.run(5 * LEASE);
+        assert_eq!(world.begun_empty, 0, "seed {seed}");
+        assert!(world.longest_gap <= LEASE * 7 / 10, "seed {seed}: {} ticks without node {index}", world.longest_gap);
     }
 }
 

@@ -182,6 +182,28 @@ fn a_reserve_that_is_used_up_leaves_a_full_store() {
 }
 
 #[test]
+fn a_reserve_is_not_made_whole_while_writes_fail() {
+    let disk = SimulatedDisk::new(3);
+    let mut store = with_reserve(&disk, RESERVE).unwrap();
+    store.fill_reserve();
+    // The disk names room that it does not give, as under a quota.
+    disk.fail(Failure::ShortWrite, u32::MAX);
+    let mut batch = Vec::new();
+    put(&mut batch, b"key", b"value").unwrap();
+    store.submit(0, 1, batch).unwrap();
+    store.step();
+    let used_up = (State::Full, RESERVE);
+    assert_eq!((store.status().state(), store.status().reserve_missing()), used_up);
+    store.fill_reserve();
+    assert_eq!(store.status().reserve_missing(), RESERVE, "the next attempt would take it again");
+    disk.heal();
+    store.step();
+    store.fill_reserve();
+    assert!(!store.status().is_full());
+    assert_eq!(store.status().batches(), 1);
+}
+
+#[test]
 fn a_merge_leaves_half_of_the_reserve_to_the_journal() {
     let (disk, mut store) = store_on_a_filled_disk();
     store.checkpoint();

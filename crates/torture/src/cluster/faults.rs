@@ -191,6 +191,11 @@ impl Faults {
         self.in_force.is_empty()
     }
 
+    /// True while the disk of a node is full.
+    pub(super) fn have_full_disk(&self) -> bool {
+        self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Full(..)))
+    }
+
     /// True while a link between two nodes carries nothing and keeps its connections.
     pub(super) fn have_silent_link(&self) -> bool {
         self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Way(Way::Link(..), WayState::Silent)))
@@ -327,9 +332,9 @@ mod tests {
         bench.faults.strike(NodeFault::Slow(1, 1), bench.later).unwrap();
         assert!(bench.run("echo kept >file").status.success());
         bench.faults.tend(begun).unwrap();
-        assert_eq!(bench.faults.take_unmet(), []);
+        assert_eq!((bench.faults.take_unmet(), bench.faults.have_full_disk()), (Vec::new(), true));
         bench.faults.tend(bench.later).unwrap();
-        assert_eq!(bench.faults.take_unmet(), [NodeFault::Full(0, true)]);
+        assert_eq!((bench.faults.take_unmet(), bench.faults.have_full_disk()), (vec![NodeFault::Full(0, true)], false));
         assert_eq!(bench.faults.take_unmet(), []);
     }
 

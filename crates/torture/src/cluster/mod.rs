@@ -282,9 +282,15 @@ impl Rounds {
             self.observers.disturb();
             self.world.ledger.note_strike();
         }
-        self.observers.excuse(self.round == 0 || !self.nodes.has_bus());
-        let awaits_bus = self.nodes.miss_bus() && self.brokers.is_there();
-        self.observers.allow(&if awaits_bus { Allowance::AwaitsBus } else { self.nodes.allowance() });
+        // Orchestrators keep each message, so they take none without a disk.
+        let keeps_all = self.brokers.is_there();
+        let cannot_keep = !self.nodes.has_bus() || keeps_all && self.nodes.have_full_disk();
+        self.observers.excuse(self.round == 0 || cannot_keep);
+        self.observers.allow(&match self.nodes.allowance() {
+            _ if keeps_all && self.nodes.miss_bus() => Allowance::AwaitsBus,
+            Allowance::None if keeps_all => Allowance::Keeps,
+            allowance => allowance,
+        });
         self.note_observed()
     }
 

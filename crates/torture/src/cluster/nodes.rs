@@ -119,6 +119,11 @@ impl Nodes {
         !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
     }
 
+    /// True while a disk is full.
+    pub(super) fn have_full_disk(&self) -> bool {
+        self.faults.as_ref().is_some_and(Faults::have_full_disk)
+    }
+
     /// Faults that nodes cannot know at once: that another one stands still, or that a link is silent, or a way to the
     /// bus silent or slow. Connections end where a way is cut.
     pub(super) fn allowance(&self) -> Allowance {

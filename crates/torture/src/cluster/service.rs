@@ -16,6 +16,8 @@ pub(super) type Moment = Duration;
 const SECOND: Duration = Duration::from_secs(1);
 /// Bad seconds in a row that are a finding: one alone may be cut from two halves.
 const BAD_SECONDS: u32 = 2;
+/// Seconds without a commit after which a node is not ready.
+const STANDSTILL_SECONDS: u32 = 2;
 /// How long a node may need to find out that a link is silent: 5 s, and the time of a takeover.
 const LINK_LIMIT: Duration = Duration::from_secs(7);
 /// A look at the books that comes later than this shows that the rig itself stood still. Meanwhile no probe has asked, so
@@ -49,6 +51,9 @@ pub(super) enum Allowance {
     },
     /// A link between two nodes is silent.
     SilentLink,
+    /// Orchestrators keep each message before they acknowledge it. They notice a standstill of their disk or their bus after
+    /// a while.
+    Keeps,
     /// Acknowledgements wait for a bus that is away: orchestrators keep each message.
     AwaitsBus,
 }
@@ -181,6 +186,7 @@ impl Service {
         let whole_seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let bad_seconds = match allowance {
             Allowance::None => BAD_SECONDS,
+            Allowance::Keeps => BAD_SECONDS + STANDSTILL_SECONDS,
             Allowance::Silence { .. } => whole_seconds(self.limit),
             Allowance::SilentLink => whole_seconds(self.limit.max(LINK_LIMIT)),
             Allowance::AwaitsBus => u32::MAX,

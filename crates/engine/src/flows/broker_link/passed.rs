@@ -6,6 +6,7 @@ use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::broker_link::Stage;
+use crate::orchestrator::broker_link::adopted::{keeper_of, links_to};
 use crate::orchestrator::broker_link::passed::MemberQuestion;
 use crate::orchestrator::broker_link::settled::Awaited;
 
@@ -46,8 +47,12 @@ impl BrokerLinking<'_> {
             // The broker is there for the other member.
             brokers.rest(now, self.state, key, true);
         }
-        let awaited = Awaited::begin(brokers, now, self.state, key, own);
-        let awaited = awaited.unwrap_or_else(|| Awaited::of_disconnected(key));
+        let links = links_to(&brokers.all, broker);
+        let begin = |key| {
+            let awaited = Awaited::begin(brokers, now, self.state, key, own);
+            awaited.unwrap_or_else(|| Awaited::of_disconnected(key))
+        };
+        let awaited = links.into_iter().map(begin).collect();
         let Some(broker_link) = brokers.all.get_mut(&key) else { return };
         broker_link.questions.retain(|question| question.from != from);
         broker_link.questions.push(MemberQuestion { from, number: round, awaited });
@@ -58,20 +63,22 @@ impl BrokerLinking<'_> {
         let own = self.broker_links.last_number();
         let brokers = &mut self.broker_links.brokers;
         let Some(key) = brokers.of_connection(connection) else { return };
+        let key = keeper_of(&brokers.all, key);
         // A member that is about to give it messages asks for these filters as well.
         if !brokers.all.get(&key).is_some_and(|broker_link| broker_link.filters.are_held()) {
             return;
         }
         let questions = brokers.all.get_mut(&key).map(|it| std::mem::take(&mut it.questions)).unwrap_or_default();
         for mut question in questions {
-            let awaited = question.awaited.remaining_for_another(brokers, now, self.state, own);
+            let awaited = std::mem::take(&mut question.awaited).into_iter();
+            question.awaited =
+                awaited.filter_map(|awaited| awaited.remaining_for_another(brokers, now, self.state, own)).collect();
             let Some(broker_link) = brokers.all.get_mut(&key) else { return };
-            if let Some(awaited) = awaited {
-                question.awaited = awaited;
-                broker_link.questions.push(question);
-            } else {
+            if question.awaited.is_empty() {
                 let answer = FleetWord::Passed { round: question.number, broker: &broker_link.name };
                 self.links.send(question.from, Record::Fleet(answer));
+            } else {
+                broker_link.questions.push(question);
             }
         }
     }

@@ -11,13 +11,14 @@ use crate::ids::{SessionKey, ShardId};
 use crate::journal::keys::Key;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
-use crate::orchestrator::broker_link::Unreturned;
 use crate::orchestrator::broker_link::id::MessageId;
 use crate::orchestrator::broker_link::passed::is_recognised;
 use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use crate::orchestrator::broker_link::{BrokerLink, Unreturned};
 use crate::session::packet_ids::State;
-use crate::session::{Delivery, InFlight};
+use crate::session::{Delivery, Flow, InFlight};
 use crate::settings::fleet_topics::of_brokers;
+use std::collections::BTreeMap;
 
 /// No member of any group.
 const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
@@ -25,6 +26,20 @@ const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
 /// The order in which messages entered.
 fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
     MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
+}
+
+/// When the newest retained value of each topic entered that a broker is about to take or to return. Messages that are
+/// sent again come behind these.
+fn newest_values(broker_link: &BrokerLink, flow: Option<&Flow>) -> BTreeMap<Box<str>, (u64, u64)> {
+    let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
+    let unreturned = broker_link.unreturned.values().map(|waiting| &waiting.in_flight);
+    let deliveries = sent.chain(unreturned).filter_map(|in_flight| in_flight.delivery.as_ref());
+    let mut values = BTreeMap::new();
+    for delivery in deliveries.filter(|delivery| delivery.message.retain) {
+        let newest = values.entry(delivery.message.topic().into()).or_default();
+        *newest = entered(delivery).unwrap_or_default().max(*newest);
+    }
+    values
 }
 
 impl BrokerLinking<'_> {
@@ -152,10 +167,18 @@ impl BrokerLinking<'_> {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let session = broker_link.session;
         let unpassed = broker_link.unpassed.take_all();
+        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        let values = newest_values(broker_link, flow);
         let newest = self.broker_links.last_number();
-        for (id, in_flight) in unpassed {
+        for (id, mut in_flight) in unpassed {
             self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
             if is_recognised(&id, newest) {
+                if let Some(delivery) = in_flight.delivery.as_mut()
+                    && values.get(delivery.message.topic()) > entered(delivery).as_ref()
+                {
+                    let unretained = delivery.message.publication().unretained().keep();
+                    delivery.message = unretained;
+                }
                 dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
             } else {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);

@@ -65,6 +65,12 @@ impl Brokers {
     }
 }
 
+/// The connections to a broker: that of this process, and those of dead orchestrators.
+pub(crate) fn links_to(all: &BTreeMap<BrokerLinkKey, BrokerLink>, broker: &str) -> Vec<BrokerLinkKey> {
+    let is_of = |name: &str| name == broker || name.rsplit_once('@').is_some_and(|(of, _)| of == broker);
+    all.iter().filter(|(_, broker_link)| is_of(&broker_link.name)).map(|(key, _)| *key).collect()
+}
+
 /// The broker link whose session keeps the ids of messages that this one brings: the ids of the connection of a dead
 /// orchestrator outlast it with the connection of this process to the same broker, which brings them as well.
 pub(crate) fn keeper_of(all: &BTreeMap<BrokerLinkKey, BrokerLink>, key: BrokerLinkKey) -> BrokerLinkKey {

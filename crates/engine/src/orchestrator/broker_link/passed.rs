@@ -3,7 +3,7 @@
 //! A broker that dies without a disk loses messages that it has acknowledged. A member therefore keeps an acknowledged
 //! message until each other member says that the broker has sent it all that it had for it (`Passed`). The members are
 //! asked in rounds, each about all messages acknowledged before it. If the broker is lost meanwhile, the messages are
-//! sent again; members recognise them by their ids.
+//! sent again; members recognise them by their ids. The member that continues the connection of a dead one answers for it.
 
 use super::id::MessageId;
 use super::settled::Awaited;
@@ -39,7 +39,7 @@ const UNPASSED_MAX_BYTES: u64 = 16 << 20;
 /// know at least.
 const RECOGNISED_MAX: u64 = super::id::WINDOW_MIN / 2;
 
-/// Time until members are asked if one of them has no link to this one, milliseconds.
+/// Time until members are asked if one of them has no link to this one, or its place is being taken, milliseconds.
 const LACKING_PAUSE_MS: u64 = 1_000;
 
 /// The acknowledged messages of one broker that it may not have sent to all members, oldest first.
@@ -148,7 +148,8 @@ impl Unpassed {
 pub(crate) struct MemberQuestion {
     pub(crate) from: ShardId,
     pub(crate) number: u32,
-    pub(crate) awaited: Awaited,
+    /// The messages to come on the connection of this process, and on the connections of dead orchestrators.
+    pub(crate) awaited: Vec<Awaited>,
 }
 
 impl Settlement {
@@ -226,7 +227,8 @@ impl Settlement {
     }
 
     /// Begins the next round of questions about a broker, or gives up one that is open for too long. Returns the number
-    /// of a new round, which the caller asks `members`. While a member has no link, none begins: it may be back soon.
+    /// of a new round, which the caller asks `members`. While a member has no link, none begins: it may be back soon, or
+    /// others take its place.
     pub(crate) fn continue_rounds(
         &mut self,
         now: Now,

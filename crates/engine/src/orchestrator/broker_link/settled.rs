@@ -108,7 +108,8 @@ impl Awaited {
 }
 
 impl Awaited {
-    /// Like [`remaining`](Self::remaining), for another member: the messages of this process do not count.
+    /// Like [`remaining`](Self::remaining), for another member: the messages of this process do not count. On the
+    /// connection of a dead orchestrator the broker may be held up by messages that wait for other members.
     pub(crate) fn remaining_for_another(
         self,
         brokers: &mut Brokers,
@@ -121,7 +122,8 @@ impl Awaited {
         if !reconnected && !has_answered(broker_link, &self) {
             return Some(self);
         }
-        if reconnected || is_busy(broker_link, &self) {
+        let is_held_up = broker_link.adopted.as_ref().is_some_and(|adopted| adopted.unanswered.len() as u64 >= BUSY);
+        if reconnected || is_held_up || is_busy(broker_link, &self) {
             let key = self.key;
             return Some(Self::begin(brokers, now, state, key, own).unwrap_or_else(|| Self::of_disconnected(key)));
         }

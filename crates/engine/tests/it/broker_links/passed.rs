@@ -1,6 +1,6 @@
 //! A broker that has acknowledged messages dies before it has sent them to another member.
 
-use tidegate_engine::BrokerLinkState;
+use tidegate_engine::{BrokerLinkImage, BrokerLinkState, OrchestratorMoves};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
@@ -20,6 +20,41 @@ fn with_subscriber() -> (World, [Broker; 2], [Client; 2]) {
     let brokers = if a.taken().is_empty() { [b, a] } else { [a, b] };
     settled(&world);
     (world, brokers, [here, there])
+}
+
+/// Three members without the second one.
+struct Bereaved {
+    world: World,
+    brokers: [Broker; 2],
+    /// The connections of the dead one.
+    images: Vec<BrokerLinkImage>,
+    /// Bytes that the first member kept before its messages.
+    before: u64,
+}
+
+/// The first of three members publishes, and the broker has acknowledged all. Then the second one dies, which got nothing.
+fn after_death() -> Bereaved {
+    let world = World::orchestrators(3, 1);
+    let brokers = ["a", "b"].map(|name| world.broker(name));
+    for broker in &brokers {
+        broker.set_at(1);
+        broker.set_at(2);
+    }
+    let [here, there] = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
+    there.subscribe("t", ExactlyOnce);
+    here.publish(message("t", "scout").qos1());
+    there.expect_publish("t", "scout");
+    let [a, b] = brokers;
+    let [holder, other] = if a.taken().is_empty() { [b, a] } else { [a, b] };
+    let before = settled(&world);
+    hold_up_second(&holder);
+    for number in numbers() {
+        here.publish(message("t", &number).qos1());
+    }
+    assert_eq!(world.owed(), 0, "the broker has acknowledged all");
+    let images = world.engine(1, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now));
+    world.await_node(1);
+    Bereaved { world, brokers: [holder, other], images, before }
 }
 
 /// A broker sends the second member nothing from now on.
@@ -145,4 +180,54 @@ fn a_message_is_kept_while_a_member_has_no_link() {
     assert_eq!(there.payloads(), ["x"]);
     world.advance(seconds(120));
     there.expect_nothing();
+}
+
+#[test]
+fn messages_for_a_dead_member_wait_for_its_heirs() {
+    let Bereaved { world, brokers: [holder, other], .. } = after_death();
+    world.advance(seconds(5));
+    holder.die_and_forget();
+    world.advance(seconds(3));
+    assert_eq!(other.payloads(), numbers(), "its sessions are at no member, and get them from the other broker");
+}
+
+#[test]
+fn the_heir_of_a_dead_member_answers_for_it() {
+    for dies_early in [true, false] {
+        let Bereaved { world, brokers: [holder, other], images, before } = after_death();
+        let name = format!("{}@member-1", holder.name());
+        let left = world.broker_unknown(&name, Ways { hangs: true, ..Ways::default() });
+        let image = images.iter().find(|image| image.broker == holder.name()).expect("its connection");
+        world.engine(2, |engine, now| {
+            let adopted = OrchestratorMoves::of(engine).adopt_broker_link(now, "member-1", image, 1, fleet::lasting());
+            assert_eq!(adopted.as_deref(), Ok(&*name));
+        });
+        world.replace_node(1);
+        world.advance(seconds(5));
+        assert!(held(&world) > before, "the connection of the dead member has brought nothing");
+        if !dies_early {
+            left.now(|ways| ways.hangs = false);
+            world.advance(seconds(10));
+            assert_eq!(held(&world), before, "it has brought all");
+        }
+        holder.die_and_forget();
+        world.advance(seconds(3));
+        assert_eq!(other.payloads(), if dies_early { numbers() } else { Vec::new() });
+    }
+}
+
+#[test]
+fn an_older_value_sent_again_replaces_no_newer_one() {
+    let (world, [holder, _], [here, there]) = with_subscriber();
+    hold_up_second(&holder);
+    here.publish(message("t", "older").qos1().retain());
+    holder.now(|ways| ways.withholds_acknowledgements = true);
+    here.publish(message("t", "newer").qos1().retain());
+    holder.die();
+    holder.with(|broker| (broker.ways.holds_up, broker.ways.withholds_acknowledgements) = (None, false));
+    holder.come_back();
+    world.advance(seconds(1));
+    assert_eq!(holder.payloads(), ["scout", "older", "newer", "newer", "older"], "both are sent again");
+    assert_eq!(holder.kept("t").as_deref(), Some("newer"));
+    assert_eq!(there.payloads(), ["older", "newer"]);
 }

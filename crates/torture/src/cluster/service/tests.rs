@@ -256,3 +256,18 @@ fn stalls_of_the_rig_do_not_hide_a_false_readiness() {
         assert_eq!(count, found, "after {stalls} stalls");
     }
 }
+
+#[test]
+fn members_that_keep_each_message_may_notice_a_standstill() {
+    let mut bench = Bench::new();
+    bench.pass(seconds(10));
+    bench.service.allow(&Allowance::Keeps);
+    // Nothing is acknowledged; the nodes find out after two seconds.
+    bench.homes = [None; 6];
+    bench.pass(seconds(3)).ready = [false; 3];
+    bench.pass(seconds(1));
+    assert_eq!(bench.found(), []);
+    bench.ready = [true; 3];
+    bench.pass(seconds(6));
+    assert!(bench.found().iter().any(|(finding, _)| *finding == Finding::Unserved), "they never say so");
+}
