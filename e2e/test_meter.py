@@ -13,7 +13,7 @@ class Metering(PipelineCase):
     def setUp(self):
         super().setUp()
         self.config.write_text(
-            f'[[sink]]\nname = "archive"\npath = "{self.folder / "readings.ndjson"}"\n'
+            f'[node]\nshards = 2\n[[sink]]\nname = "archive"\npath = "{self.folder / "readings.ndjson"}"\n'
             '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\nto = ["archive"]\n',
             encoding="utf-8",
         )
