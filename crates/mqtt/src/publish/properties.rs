@@ -177,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn user_properties_are_handed_over_in_their_order() {
+        let block = [&PAIR[..], b"\x0b\x05", b"\x26\0\x01c\0\0"].concat();
+        let mut pairs = Vec::new();
+        let pair = |name, value| pairs.push((name, value));
+        let properties = PublishProperties::decode_with_pairs(&block, pair).unwrap();
+        assert_eq!(pairs, [("a", "b"), ("c", "")]);
+        assert!(properties.user_properties.iter().eq(pairs));
+        assert!(properties.subscription_identifiers.iter().eq([5]));
+        assert!(PublishProperties::decode(b"\x01\x01").unwrap().user_properties.is_empty());
+    }
+
+    #[test]
     fn a_changed_byte_makes_no_other_pair_plain() {
         let pairs = [PAIR, PAIR].concat();
         for at in 0..pairs.len() {

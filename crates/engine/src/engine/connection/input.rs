@@ -1,6 +1,6 @@
 //! Frames are found in the input of a connection, and each goes to its handler.
 
-use crate::connection::input::Flow;
+use crate::connection::input::{Flow, len_to_complete};
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::engine::connection::continuing::{begins_continuation, is_end_of_edge};
@@ -22,7 +22,7 @@ use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::timers::Timer;
 use tidegate_mqtt::{
-    Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, frame_len, split_frame,
+    Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
 
 /// Whether a connection begins like a CONNECT packet. The first byte decides: other input (usually another protocol on
@@ -67,24 +67,6 @@ fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
     begins(&[b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"]).then_some(
         "a proxy tells whose connection it is; `proxy_protocol` and `proxy_networks` of the listener take that",
     )
-}
-
-/// Bytes of a fixed header, at most.
-const FIXED_HEADER_MAX: usize = 5;
-
-/// How many of the bytes behind an incomplete packet belong to it; all, where that is not known. The packets behind it need
-/// not be copied.
-fn len_to_complete(packet: &[u8], behind: &[u8]) -> usize {
-    let mut header = [0; FIXED_HEADER_MAX];
-    let mut known = 0;
-    for (place, byte) in header.iter_mut().zip(packet.iter().chain(behind)) {
-        *place = *byte;
-        known += 1;
-    }
-    match frame_len(&header[..known]) {
-        Ok(Some(len)) if len > packet.len() => (len - packet.len()).min(behind.len()),
-        _ => behind.len(),
-    }
 }
 
 /// Bytes of the largest packet that a listener takes, or a connection to a broker.
@@ -523,21 +505,6 @@ mod tests {
         for bytes in [&b"\x1f\x80\x80\x80\x80"[..], b"GETTING", b"\r\n", b"SSH-2.0", b"\x14\x0e\0\x04MQTT"] {
             assert!(detail(bytes).ends_with("as of a CONNECT"), "{}", detail(bytes));
         }
-    }
-
-    #[test]
-    fn only_the_rest_of_an_incomplete_packet_belongs_to_it() {
-        // A body of 300 bytes: its length takes two bytes.
-        let packet = [&[0x30, 0xAC, 0x02][..], &[b'x'; 300]].concat();
-        let input = [&packet[..], b"\xC0\0"].concat();
-        for at in 1..packet.len() {
-            let (tail, behind) = input.split_at(at);
-            assert_eq!(len_to_complete(tail, behind), packet.len() - at, "cut at {at}");
-            let short = &behind[..behind.len() / 2];
-            assert_eq!(len_to_complete(tail, short), short.len().min(packet.len() - at), "incomplete, cut at {at}");
-        }
-        assert_eq!(len_to_complete(&packet, b"\xC0\0"), 2, "it is complete, and waits");
-        assert_eq!(len_to_complete(b"\0", b"abc"), 3, "no packet begins like this");
     }
 
     #[test]
