@@ -31,6 +31,17 @@ const PUT: u8 = 1;
 
 const DELETE: u8 = 2;
 
+/// The reason for a batch beside its operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    #[default]
+    None,
+    /// It carries usage.
+    Usage,
+    /// An output or something else waits for its commit.
+    Waiter,
+}
+
 /// Writes operations, and tracks the outputs that wait for their commit.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -39,12 +50,10 @@ pub(crate) struct Journal {
     /// The number of the batch that is being gathered.
     sequence: u64,
     committed: u64,
-    /// Whether someone waits for that batch although it may be empty.
-    awaited: bool,
+    /// The reason for that batch if it stays empty.
+    need: Need,
     /// Whether the last answer that waited for other shards promised a change.
     others_promise: bool,
-    /// Whether there is a batch for the usage although it may be empty and nothing waits for it.
-    for_usage: bool,
     /// Connections whose output is held, by the batch that they wait for, in its order.
     held: VecDeque<(u64, ConnectionKey)>,
     /// The latest time that a call has brought, for deadlines that go to the disk.
@@ -66,9 +75,8 @@ impl Journal {
             operations: Vec::new(),
             sequence: 1,
             committed: 0,
-            awaited: false,
+            need: Need::None,
             others_promise: false,
-            for_usage: false,
             held: VecDeque::new(),
             now,
             shard,
@@ -103,7 +111,7 @@ impl Journal {
 
     /// The same, and it is committed even if it stays empty.
     pub(crate) fn awaited_batch(&mut self) -> u64 {
-        self.awaited = true;
+        self.need = Need::Waiter;
         self.sequence
     }
 
@@ -111,7 +119,9 @@ impl Journal {
     /// its sync: at the answer it would need one of its own.
     #[inline]
     pub(crate) fn note_crossing(&mut self) {
-        self.for_usage |= self.others_promise;
+        if self.others_promise {
+            self.need = self.need.max(Need::Usage);
+        }
     }
 
     /// Other shards have confirmed; `promises` if they have written a change.
@@ -236,7 +246,7 @@ impl Journal {
         if self.durability != Durability::Commit {
             return None;
         }
-        self.awaited = true;
+        self.need = Need::Waiter;
         if self.held.back() != Some(&(self.sequence, key)) {
             self.held.push_back((self.sequence, key));
         }
@@ -245,13 +255,12 @@ impl Journal {
 
     /// Takes the gathered operations, if there are any or a waiter needs the batch.
     pub(crate) fn take(&mut self) -> Option<JournalBatch> {
-        let for_usage = std::mem::take(&mut self.for_usage);
-        if self.operations.is_empty() && !self.awaited && !for_usage {
+        if self.operations.is_empty() && self.need == Need::None {
             return None;
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        let is_awaited = std::mem::take(&mut self.awaited);
+        let is_awaited = std::mem::take(&mut self.need) == Need::Waiter;
         let room = self.operations.len().min(SPARE_BYTES);
         let operations = std::mem::replace(&mut self.operations, Vec::with_capacity(room));
         Some(JournalBatch { sequence, operations, is_awaited })

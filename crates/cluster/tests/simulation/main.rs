@@ -456,7 +456,8 @@ impl World {
                 node.follower.arrived(image.id);
                 let came = node.ahead.remove(&image.id);
                 node.content.extend(match image.ahead {
-                    Some(ahead) => behind_those_sent(image.content, &ahead, came.expect("it was confirmed")),
+                    // It was confirmed, so it has come.
+                    Some(ahead) => behind_those_sent(image.content, &ahead, &came.unwrap()),
                     None => image.content,
                 });
             } else {

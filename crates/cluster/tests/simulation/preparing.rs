@@ -48,7 +48,7 @@ pub(super) fn without_those_sent(content: &mut Content, sent: &Content) -> BTree
 }
 
 /// Puts messages that came ahead before the others.
-pub(super) fn behind_those_sent(content: Content, first: &BTreeMap<u16, u64>, came: Content) -> Content {
+pub(super) fn behind_those_sent(content: Content, first: &BTreeMap<u16, u64>, came: &Content) -> Content {
     let whole = content.into_iter().map(|(partition, rest)| {
         let Some(first) = first.get(&partition) else { return (partition, rest) };
         let before = came[&partition].iter().copied().filter(|message| message >= first);

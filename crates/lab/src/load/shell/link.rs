@@ -45,7 +45,7 @@ impl LinkSettings {
         }
         let mut stream = dial(address, source)?;
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        let layers = self.layers.as_ref().map(|layers| layers.begin());
+        let layers = self.layers.as_ref().map(LayerSettings::begin);
         Ok(Link::Stream(Box::new(Connection::layered(stream, layers))))
     }
 }
