@@ -27,6 +27,17 @@ pub struct JournalBatch {
     pub is_awaited: bool,
 }
 
+/// Whether usage is written before other shards write the message that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UsageAhead {
+    /// Other shards have written nothing for the last answer that waited for them.
+    Off,
+    /// They have.
+    On,
+    /// They may do so again: there is a batch, although it may be empty and nothing waits for it.
+    Due,
+}
+
 const PUT: u8 = 1;
 
 const DELETE: u8 = 2;
@@ -41,10 +52,7 @@ pub(crate) struct Journal {
     committed: u64,
     /// Whether someone waits for that batch although it may be empty.
     awaited: bool,
-    /// Whether the last answer that waited for other shards promised a change.
-    others_promise: bool,
-    /// Whether there is a batch for the usage although it may be empty and nothing waits for it.
-    for_usage: bool,
+    usage_ahead: UsageAhead,
     /// Connections whose output is held, by the batch that they wait for, in its order.
     held: VecDeque<(u64, ConnectionKey)>,
     /// The latest time that a call has brought, for deadlines that go to the disk.
@@ -67,8 +75,7 @@ impl Journal {
             sequence: 1,
             committed: 0,
             awaited: false,
-            others_promise: false,
-            for_usage: false,
+            usage_ahead: UsageAhead::Off,
             held: VecDeque::new(),
             now,
             shard,
@@ -111,13 +118,17 @@ impl Journal {
     /// its sync: at the answer it would need one of its own.
     #[inline]
     pub(crate) fn note_crossing(&mut self) {
-        self.for_usage |= self.others_promise;
+        if self.usage_ahead == UsageAhead::On {
+            self.usage_ahead = UsageAhead::Due;
+        }
     }
 
     /// Other shards have confirmed; `promises` if they have written a change.
     #[inline]
     pub(crate) fn note_confirmed(&mut self, promises: bool) {
-        self.others_promise = promises;
+        if self.usage_ahead != UsageAhead::Due {
+            self.usage_ahead = if promises { UsageAhead::On } else { UsageAhead::Off };
+        }
     }
 
     /// The batch that something has to wait for which promises all that was written so far, where promises wait at all.
@@ -245,7 +256,10 @@ impl Journal {
 
     /// Takes the gathered operations, if there are any or a waiter needs the batch.
     pub(crate) fn take(&mut self) -> Option<JournalBatch> {
-        let for_usage = std::mem::take(&mut self.for_usage);
+        let for_usage = self.usage_ahead == UsageAhead::Due;
+        if for_usage {
+            self.usage_ahead = UsageAhead::On;
+        }
         if self.operations.is_empty() && !self.awaited && !for_usage {
             return None;
         }
