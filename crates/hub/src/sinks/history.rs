@@ -701,7 +701,7 @@ mod tests {
         for (from, ends) in [(None, [5_000, 4_999]), (Some(now), [1_000, 1_000])] {
             let index = HistoryIndex::default();
             let filters = vec![TopicFilterBuf::new("t/none").unwrap()];
-            let query = HistoryQuery { from, filters, ..last(9) };
+            let query = HistoryQuery { filters, from, ..last(9) };
             assert_eq!(ends.map(|_| read(&index, &query).1), ends.map(Some), "{from:?}");
             for left in (0..4).rev() {
                 read(&index, &query);
