@@ -27,20 +27,20 @@ pub struct JournalBatch {
     pub is_awaited: bool,
 }
 
+/// Whether usage is written before other shards write the message that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UsageAhead {
+    /// Other shards have written nothing for the last answer that waited for them.
+    Off,
+    /// They have.
+    On,
+    /// They may do so again: there is a batch, although it may be empty and nothing waits for it.
+    Due,
+}
+
 const PUT: u8 = 1;
 
 const DELETE: u8 = 2;
-
-/// The reason for a batch beside its operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Need {
-    #[default]
-    None,
-    /// It carries usage.
-    Usage,
-    /// An output or something else waits for its commit.
-    Waiter,
-}
 
 /// Writes operations, and tracks the outputs that wait for their commit.
 #[derive(Debug)]
@@ -50,10 +50,9 @@ pub(crate) struct Journal {
     /// The number of the batch that is being gathered.
     sequence: u64,
     committed: u64,
-    /// The reason for that batch if it stays empty.
-    need: Need,
-    /// Whether the last answer that waited for other shards promised a change.
-    others_promise: bool,
+    /// Whether someone waits for that batch although it may be empty.
+    awaited: bool,
+    usage_ahead: UsageAhead,
     /// Connections whose output is held, by the batch that they wait for, in its order.
     held: VecDeque<(u64, ConnectionKey)>,
     /// The latest time that a call has brought, for deadlines that go to the disk.
@@ -75,8 +74,8 @@ impl Journal {
             operations: Vec::new(),
             sequence: 1,
             committed: 0,
-            need: Need::None,
-            others_promise: false,
+            awaited: false,
+            usage_ahead: UsageAhead::Off,
             held: VecDeque::new(),
             now,
             shard,
@@ -111,7 +110,7 @@ impl Journal {
 
     /// The same, and it is committed even if it stays empty.
     pub(crate) fn awaited_batch(&mut self) -> u64 {
-        self.need = Need::Waiter;
+        self.awaited = true;
         self.sequence
     }
 
@@ -119,15 +118,17 @@ impl Journal {
     /// its sync: at the answer it would need one of its own.
     #[inline]
     pub(crate) fn note_crossing(&mut self) {
-        if self.others_promise {
-            self.need = self.need.max(Need::Usage);
+        if self.usage_ahead == UsageAhead::On {
+            self.usage_ahead = UsageAhead::Due;
         }
     }
 
     /// Other shards have confirmed; `promises` if they have written a change.
     #[inline]
     pub(crate) fn note_confirmed(&mut self, promises: bool) {
-        self.others_promise = promises;
+        if self.usage_ahead != UsageAhead::Due {
+            self.usage_ahead = if promises { UsageAhead::On } else { UsageAhead::Off };
+        }
     }
 
     /// The batch that something has to wait for which promises all that was written so far, where promises wait at all.
@@ -246,7 +247,7 @@ impl Journal {
         if self.durability != Durability::Commit {
             return None;
         }
-        self.need = Need::Waiter;
+        self.awaited = true;
         if self.held.back() != Some(&(self.sequence, key)) {
             self.held.push_back((self.sequence, key));
         }
@@ -255,12 +256,16 @@ impl Journal {
 
     /// Takes the gathered operations, if there are any or a waiter needs the batch.
     pub(crate) fn take(&mut self) -> Option<JournalBatch> {
-        if self.operations.is_empty() && self.need == Need::None {
+        let for_usage = self.usage_ahead == UsageAhead::Due;
+        if for_usage {
+            self.usage_ahead = UsageAhead::On;
+        }
+        if self.operations.is_empty() && !self.awaited && !for_usage {
             return None;
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        let is_awaited = std::mem::take(&mut self.need) == Need::Waiter;
+        let is_awaited = std::mem::take(&mut self.awaited);
         let room = self.operations.len().min(SPARE_BYTES);
         let operations = std::mem::replace(&mut self.operations, Vec::with_capacity(room));
         Some(JournalBatch { sequence, operations, is_awaited })

@@ -71,7 +71,7 @@ impl Payers {
 /// The usage of a run of the process that is in the books.
 #[derive(Debug, Default)]
 struct Run {
-    /// Its number, larger than those of all runs before it.
+    /// Its number, larger than the number of each run before it.
     number: u64,
     booked: BTreeMap<String, Amounts>,
 }
@@ -85,7 +85,7 @@ impl Run {
         }
     }
 
-    /// The lines with which a file goes on whose records before them are not of this run alone.
+    /// The lines behind records that are not of this run alone.
     fn text(&self) -> String {
         if self.number == 0 {
             return String::new();

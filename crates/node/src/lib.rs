@@ -69,7 +69,7 @@ pub mod websocket;
 
 pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
-pub use admission::stored_bans::{describe_stored, is_stored_ban};
+pub use admission::stored_bans::is_stored_ban;
 pub use admission::{
     Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget,
     MAX_BAN_TEXT, MAX_THRESHOLD, Network, NetworkError, OwnAddress, OwnSocket, Rate, RecordError, Source, Threshold,
@@ -85,7 +85,7 @@ pub use cluster::{
 };
 pub use durable::DurableError;
 pub use durable::place::{PlaceError, StoreImages, bans_of, images_of};
-pub use durable::stored_usage::LeftUsage;
+pub use durable::stored_usage::{LeftRuns, LeftUsage, describe_stored};
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
@@ -110,7 +110,7 @@ pub use memory::program_pages::release_program_pages;
 pub use memory::room::TooLittleMemory;
 pub use memory::share_allocator_arena;
 pub use moves::ahead::QueuePart;
-pub use node::{LeftRuns, Node, StartError, Stopped};
+pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, ContinuedClient, Observer, Occasion, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
 pub use orders::Door;

@@ -1,6 +1,8 @@
 //! Bounds of the shell: the work of one turn, and the time for closing connections. Each is a constant with its reason;
 //! limits for an operator are in [`NodeSettings`](crate::NodeSettings).
 
+use std::time::Duration;
+
 /// The read buffer of a shard, bytes. A read that fills it leaves the socket in the ring of readable ones, so this is
 /// also the share of one socket per turn.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -95,3 +97,8 @@ pub(crate) const RESTORE_CHUNKS: usize = 4;
 pub(crate) const UNCOMMITTED_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of changed bans that wait for a stalled store; further changes do not outlive the process.
 pub(crate) const UNKEPT_BAN_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long the other nodes of a cluster may take to receive a goodbye and the messages before it.
+pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+/// A wait without end is cut into pieces of this length, in which a dead shard is noticed.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(1);

@@ -21,12 +21,12 @@ use crate::admission::Admission;
 use crate::broker_link::Dialer;
 use crate::clock::{Clock, time_until};
 use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
-use crate::durable::stored_usage::{LeftUsage, UsageWriter, next_run};
-use crate::durable::{self, DurableError, ShardJournal, restorer};
+use crate::durable::{self, DurableError, LeftRuns, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
 use crate::inbox::inbox;
 use crate::inner::Family;
+use crate::limits::{GOODBYE_LIMIT, LONGEST_WAIT};
 use crate::listener::BindError;
 use crate::memory::room::Room;
 use crate::observer::Observer;
@@ -131,15 +131,6 @@ pub struct Node {
     _watch: Option<FileWatch>,
 }
 
-/// The usage of earlier processes that a store has.
-#[derive(Clone, Debug, Default)]
-pub struct LeftRuns {
-    /// The number under which this process stores its usage; 0 without a store.
-    pub this_run: u64,
-    /// The usage under smaller numbers.
-    pub left: Vec<LeftUsage>,
-}
-
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Node").field("addresses", &self.addresses).field("handle", &self.handle).finish_non_exhaustive()
@@ -233,9 +224,7 @@ impl Node {
             node.threads.push(start_shard(seed)?);
         }
         if let (Some(store), Some(restorer)) = (store, restorer) {
-            let (restored, left) = restorer.run(&store, Room::of_process(settings.memory_ceiling))?;
-            node.restored = restored;
-            node.left_usage = LeftRuns { this_run: next_run(clock.now(), &left), left };
+            (node.restored, node.left_usage) = restorer.run(&store, Room::of_process(settings.memory_ceiling))?;
             node.serve_from(store, &senders)?;
         }
         if let Some(links) = links {
@@ -274,10 +263,7 @@ impl Node {
         let running =
             durable::start(store, inboxes.iter().cloned().map(commits_of).collect(), self.handle.stored_bans())?;
         for (shard, inbox) in (0..).zip(inboxes) {
-            let usage = UsageWriter::new(self.left_usage.this_run, ShardId(shard));
-            let (writer, reader, status) = (running.writer(shard), running.reader(), running.status());
-            let journal = ShardJournal { writer, usage, reader, status };
-            inbox.send(ToShard::Admin(Admin::Serve(journal)));
+            inbox.send(ToShard::Admin(Admin::Serve(ShardJournal::new(&running, shard, self.left_usage.this_run))));
         }
         self.store = Some(running);
         Ok(())
@@ -410,12 +396,6 @@ impl Ground {
         })
     }
 }
-
-/// How long the other nodes of a cluster may take to receive a goodbye and the messages before it.
-const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
-
-/// A wait without end is cut into pieces of this length, in which a dead shard is noticed.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Drop for Node {
     fn drop(&mut self) {

@@ -93,5 +93,5 @@ fn order_all<S: Control>(source: &S, order: &PipelineOrder) -> Result<Done, Cont
         return Ok(Done {});
     }
     let name = &order.name;
-    Err(ControlError::Invalid(format!("no pipeline `{name}` runs here; `tidegate hub status` names those that do")))
+    Err(ControlError::Invalid(format!("no pipeline `{name}` runs here; `tidegate hub status` has their names")))
 }

@@ -281,7 +281,7 @@ fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
 /// Whether messages of a topic may be shown.
 type May<'f> = &'f mut dyn FnMut(&str) -> bool;
 
-/// The order of messages: their places, then those of their lines, which may have no id.
+/// The order of messages: their places, then the places of their lines: a message may have no id.
 type Order = (HistoryPlace, usize, u64);
 
 /// The messages of one history with the first or the last times.

@@ -30,7 +30,7 @@ use crate::message::{HOPS_PROPERTY, Message};
 use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
-/// The content type that curl states for any data: it is none, as at listeners of HTTP.
+/// The content type that curl states for any data. It is left out, as at listeners of HTTP.
 const FORM: &str = "application/x-www-form-urlencoded";
 /// Time for the head of a request, and for its body.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);

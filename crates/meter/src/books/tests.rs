@@ -136,7 +136,7 @@ fn usage_that_only_the_store_has_is_added_once() {
     books.add(100, &used("a", 1)).unwrap();
     books.begin_run(5).unwrap();
     books.add(110, &used("a", 10)).unwrap();
-    // The process dies; the store has two messages more than the books, and those of a run that never made an entry.
+    // The process dies; the store has two messages more than the books, and the usage of a run without an entry.
     for _ in 0..2 {
         let mut books = open(&folder);
         books.settle(4, 170, &counted("a", 1000)).unwrap();

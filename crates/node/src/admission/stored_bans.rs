@@ -11,7 +11,6 @@ use tidegate_engine::{Millis, Now};
 use tidegate_store::{Writer, operation};
 
 use crate::admission::{Admission, Ban, BanChange, RecordError};
-use crate::durable::stored_usage;
 use crate::limits::UNKEPT_BAN_BYTES;
 
 /// The first byte of the keys of bans. The engine leaves those from 0x80 on to others.
@@ -42,8 +41,8 @@ pub fn is_stored_ban(key: &[u8]) -> bool {
 }
 
 /// A pair of a store in words for people; `None` when it is not the node's or not of this version.
-pub fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
-    let (&BAN, key) = key.split_first()? else { return stored_usage::describe(key, value) };
+pub(crate) fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
+    let (&BAN, key) = key.split_first()? else { return None };
     if Admission::is_end_of_ban(key, value) {
         return Some("the end of a ban, remembered for other nodes of the cluster".to_owned());
     }

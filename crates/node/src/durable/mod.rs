@@ -15,6 +15,7 @@ use tidegate_store::{MergeError, ReadError, Reader, Running, Status, Store, Writ
 
 use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
+pub(crate) use crate::durable::stored_usage::LeftRuns;
 use crate::durable::stored_usage::{LeftUsage, UsageWriter};
 use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS};
 use crate::memory::return_free_pages;
@@ -77,6 +78,14 @@ pub(crate) struct ShardJournal {
     pub usage: UsageWriter,
     pub reader: Reader,
     pub status: Arc<Status>,
+}
+
+impl ShardJournal {
+    /// Of a store that runs; `run` is the number of the process for its usage.
+    pub(crate) fn new(running: &Running, shard: u16, run: u64) -> Self {
+        let usage = UsageWriter::new(run, ShardId(shard));
+        Self { writer: running.writer(shard), usage, reader: running.reader(), status: running.status() }
+    }
 }
 
 impl std::fmt::Debug for ShardJournal {
@@ -158,7 +167,7 @@ impl Restorer {
     ///
     /// # Errors
     /// When a part cannot be read or restored, or does not fit into this memory.
-    pub(crate) fn run(mut self, store: &Store, room: Room) -> Result<(Restored, Vec<LeftUsage>), DurableError> {
+    pub(crate) fn run(mut self, store: &Store, room: Room) -> Result<(Restored, LeftRuns), DurableError> {
         self.room = room;
         let mut failure = None;
         store.for_each(&mut |key, value| {
@@ -186,7 +195,7 @@ impl Restorer {
         for shard in 0..shards {
             self.settled.recv().map_err(|_| DurableError::ShardEnded(ShardId(shard as u16)))?;
         }
-        Ok((sum, self.left))
+        Ok((sum, LeftRuns::before(self.now, self.left)))
     }
 
     /// Reads queues once more that need more messages in memory than were kept.

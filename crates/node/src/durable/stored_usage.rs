@@ -1,13 +1,15 @@
 //! Usage in the store: each batch of a shard's journal also has the counters that have changed, so that an acknowledged
 //! message is never stored without the usage that it belongs to.
 //!
-//! Counters begin at zero with each process, so their keys have the number of its run. Those of an earlier run stay until
-//! they are in the books.
+//! Counters begin at zero with each process, so their keys have the number of its run. Counters of an earlier run stay
+//! until they are in the books.
 
 use std::rc::Rc;
 
 use tidegate_engine::{Now, ShardId, TenantId, Usage};
 use tidegate_store::operation;
+
+use crate::admission::stored_bans;
 
 /// The first byte of the keys. The engine leaves those from 0x80 on to others.
 const USAGE: u8 = 0x81;
@@ -21,7 +23,7 @@ const COUNTERS: usize = 5;
 /// The usage of a payer on a shard in an earlier run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftUsage {
-    /// The number of the run, larger than those of all runs before it.
+    /// The number of the run, larger than the number of each run before it.
     pub run: u64,
     /// The tenant.
     pub tenant: TenantId,
@@ -68,18 +70,33 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*number), rest))
 }
 
-/// A pair of a store in words for people; `None` when it is not usage.
-pub(crate) fn describe(key: &[u8], value: &[u8]) -> Option<String> {
+/// A pair of a store in words for people; `None` when it is not the node's or not of this version.
+pub fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
+    stored_bans::describe_stored(key, value).or_else(|| describe(key, value))
+}
+
+fn describe(key: &[u8], value: &[u8]) -> Option<String> {
     let LeftUsage { run, tenant, user, usage, .. } = read(key, value)?;
     let Usage { messages_in, messages_out, .. } = usage;
     let of_user = if user.is_empty() { String::new() } else { format!(", user {user}") };
     Some(format!("usage of tenant {}{of_user} in run {run}: {messages_in} messages in, {messages_out} out", tenant.0))
 }
 
-/// The number of a run that begins now, after those that the store has usage of. The wall clock may have been set back.
-pub(crate) fn next_run(now: Now, left: &[LeftUsage]) -> u64 {
-    let last = left.iter().map(|left| left.run).max().unwrap_or_default();
-    now.unix.max(last.saturating_add(1))
+/// The usage of earlier processes that a store has.
+#[derive(Clone, Debug, Default)]
+pub struct LeftRuns {
+    /// The number under which this process stores its usage; 0 without a store.
+    pub this_run: u64,
+    /// The usage under smaller numbers.
+    pub left: Vec<LeftUsage>,
+}
+
+impl LeftRuns {
+    /// A run begins now. The wall clock may have been set back since the earlier ones.
+    pub(crate) fn before(now: Now, left: Vec<LeftUsage>) -> Self {
+        let last = left.iter().map(|left| left.run).max().unwrap_or_default();
+        Self { this_run: now.unix.max(last.saturating_add(1)), left }
+    }
 }
 
 /// Writes the usage of a shard.
@@ -149,8 +166,8 @@ mod tests {
         );
         assert_eq!(describe(key, value).unwrap(), "usage of tenant 3, user ann in run 7: 1 messages in, 2 out");
         assert_eq!((read(key, &value[1..]), read(&key[1..], value)), (None, None));
-        assert_eq!(next_run(now, std::slice::from_ref(&left)), now.unix);
-        assert_eq!(next_run(Now { unix: 5, ..now }, std::slice::from_ref(&left)), 8, "the clock was set back");
+        assert_eq!(LeftRuns::before(now, vec![left.clone()]).this_run, now.unix);
+        assert_eq!(LeftRuns::before(Now { unix: 5, ..now }, vec![left.clone()]).this_run, 8, "the clock was set back");
         let mut later = UsageWriter::new(8, ShardId(0));
         later.forget(vec![left.into_key()]);
         let mut next = Vec::new();

@@ -60,6 +60,13 @@ impl StoreCalls<'_> {
         last
     }
 
+    /// Usage of earlier processes is in the books.
+    pub(crate) fn forget_usage(&mut self, keys: Vec<Vec<u8>>) {
+        if let Some(journal) = &mut self.shard.journal {
+            journal.usage.forget(keys);
+        }
+    }
+
     /// Requests a part of a queue from the store; the answer arrives in the inbox.
     pub(crate) fn read_queue(&mut self, wanted: WantedQueue) {
         let inbox = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned();

@@ -217,11 +217,7 @@ impl OrderCalls<'_> {
                 self.shard.journal = Some(journal);
                 self.shard.serving = true;
             }
-            Admin::ForgetUsage(keys) => {
-                if let Some(journal) = &mut self.shard.journal {
-                    journal.usage.forget(keys);
-                }
-            }
+            Admin::ForgetUsage(keys) => self.shard.storing().forget_usage(keys),
             Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Move(order) => self.shard.peering().take_move_order(order),
             Admin::RenewLease { until } => engine.homes().renew_lease(now, until),
