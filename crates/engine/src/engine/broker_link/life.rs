@@ -44,8 +44,7 @@ impl FleetCalls<'_> {
         let stored = self.engine.state.sessions.get(session.0).and_then(|session| session.stored);
         let kept = self.engine.broker_links.kept_ids_of(stored);
         let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let released =
-            flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
+        let released = flow.map_or(0, |flow| flow.inflight.iter().filter(|it| it.item.delivery.is_none()).count());
         let key = BrokerLinkKey(self.engine.broker_links.brokers.next_key);
         self.engine.broker_links.brokers.next_key += 1;
         let broker_link = BrokerLink {
@@ -69,7 +68,6 @@ impl FleetCalls<'_> {
             unreturned: std::collections::BTreeMap::new(),
             unpassed: Unpassed::default(),
             opening: Opening::default(),
-            questions_asked: 0,
             questions: Vec::new(),
             timer: Millis::NEVER,
             reassign_at: self.engine.broker_links.brokers.config.reassign_time(now),

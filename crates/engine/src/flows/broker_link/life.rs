@@ -70,9 +70,13 @@ impl BrokerLinking<'_> {
         connection: ConnectionKey,
         session_present: bool,
     ) {
-        let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
+        let has_members = self.broker_links.brokers.has_members;
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let (session, draining, max_qos) = (broker_link.session, broker_link.draining.is_some(), broker_link.max_qos);
-        self.broker_links.brokers.begin_opening(now, key);
+        // The connection of a dead member gets no messages.
+        if has_members && broker_link.adopted.is_none() {
+            broker_link.opening.begin(now);
+        }
         self.broker_links.brokers.fit_window(self.state, key);
         if !draining {
             self.take_broker_link_seat(now, session, max_qos);

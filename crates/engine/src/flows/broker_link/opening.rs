@@ -1,10 +1,12 @@
 //! A broker that has connected is given messages when the other members have their filters there.
 
+use crate::event::{Event, LogEvent};
 use crate::flows::contexts::BrokerLinking;
 use crate::ids::BrokerLinkKey;
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::orchestrator::broker_link::Stage;
 use crate::orchestrator::broker_link::opening::OpeningStep;
 
 impl BrokerLinking<'_> {
@@ -13,15 +15,22 @@ impl BrokerLinking<'_> {
         let roster = &self.links.roster;
         // Filters of a dead member are there when its successor has asked for them.
         let members = Some(roster.peers()).filter(|_| !roster.lacks_nodes() && !roster.misses_any());
-        match self.broker_links.brokers.continue_opening(now, self.state, key, members) {
+        let broker_link = self.broker_links.brokers.all.get_mut(&key);
+        let Some(broker_link) = broker_link.filter(|it| it.stage == Stage::Open) else { return };
+        let unpassed = &mut broker_link.unpassed;
+        match broker_link.opening.next_step(now, members, || unpassed.next_number()) {
             OpeningStep::Wait => {}
-            OpeningStep::Open => self.open_broker(now, key),
             OpeningStep::Ask(round, members) => {
-                let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
                 for member in members {
                     let question = FleetWord::AskPassed { round, broker: &broker_link.name };
                     self.links.send(member, Record::Fleet(question));
                 }
+            }
+            OpeningStep::Open => self.open_broker(now, key),
+            OpeningStep::OpenEarly => {
+                let broker = broker_link.name.to_string();
+                self.state.events.push_back(Event::Log(LogEvent::BrokerOpensEarly { broker }));
+                self.open_broker(now, key);
             }
         }
     }

@@ -88,7 +88,9 @@ impl BrokerLinking<'_> {
         let brokers = &mut self.broker_links.brokers;
         let settlement = &mut self.broker_links.settlement;
         settlement.note_passed(now, self.state, self.layouts, brokers, broker, (from, round));
-        if let Some(key) = brokers.note_filters_there(broker, (from, round)) {
+        let Some(key) = brokers.find(broker) else { return };
+        let waited = brokers.all.get_mut(&key);
+        if waited.is_some_and(|broker_link| broker_link.opening.note_answer(from, round)) {
             self.open_broker(now, key);
         }
     }

@@ -229,8 +229,6 @@ pub(crate) struct BrokerLink {
     pub(crate) unpassed: Unpassed,
     /// The wait until other members have their filters there.
     pub(crate) opening: Opening,
-    /// Questions that members were asked about it, each with its number.
-    pub(crate) questions_asked: u32,
     /// Other members' questions about messages that it had for this one.
     pub(crate) questions: Vec<MemberQuestion>,
     /// When its timer is set.

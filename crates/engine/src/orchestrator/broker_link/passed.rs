@@ -115,18 +115,19 @@ impl Unpassed {
         (self.round.about, self.round.due) = (0, due);
     }
 
-    /// Begins the round of this number if one may begin.
-    fn begin_round(
-        &mut self,
-        now: Now,
-        connection: Option<ConnectionKey>,
-        number: u32,
-        members: Shards,
-    ) -> Option<u32> {
+    /// The number of the next question about the broker.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.round.number = self.round.number.wrapping_add(1);
+        self.round.number
+    }
+
+    /// Begins a round if one may begin; returns its number.
+    fn begin_round(&mut self, now: Now, connection: Option<ConnectionKey>, members: Shards) -> Option<u32> {
         let may_begin = self.round.about == 0 && self.round.due <= now.monotonic && !self.messages.is_empty();
         if !may_begin || connection.is_none() {
             return None;
         }
+        let number = self.next_number();
         let (about, due) = (self.messages.len(), now.monotonic.plus(ROUND_MAX_MS));
         self.round = Round { number, connection, about, open: members, due };
         Some(number)
@@ -255,8 +256,7 @@ impl Settlement {
             broker_link.unpassed.cancel_round(now.monotonic.plus(LACKING_PAUSE_MS));
             return None;
         };
-        broker_link.questions_asked = broker_link.questions_asked.wrapping_add(1);
-        broker_link.unpassed.begin_round(now, broker_link.connection, broker_link.questions_asked, members)
+        broker_link.unpassed.begin_round(now, broker_link.connection, members)
     }
 
     fn end_round(

@@ -102,8 +102,8 @@ fn a_member_without_answer_is_waited_for_ten_seconds() {
     assert!(broker.taken().is_empty());
     world.advance(seconds(2));
     assert_eq!(broker.payloads(), ["x"]);
-    let is_told = |event: &LogEvent| matches!(event, LogEvent::BrokerOpensEarly { broker } if broker == "a");
-    assert_eq!(world.take_log().iter().filter(|event| is_told(event)).count(), 1);
+    let is_warning = |event: &LogEvent| matches!(event, LogEvent::BrokerOpensEarly { broker } if broker == "a");
+    assert_eq!(world.take_log().iter().filter(|event| is_warning(event)).count(), 1);
 }
 
 /// Brokers die without their sessions and return, while the first member gets messages for a subscriber at the second.
