@@ -23,7 +23,7 @@ use crate::cluster::LinksHandle;
 use crate::durable::stored_usage::LeftUsage;
 use crate::inner::{Family, InnerNodes, Within};
 use crate::orders::{Admin, ShardSender, ToShard};
-use crate::relay::NodeHomes;
+use crate::relay::{Detours, NodeHomes};
 use crate::report::NodeReport;
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 
@@ -243,6 +243,11 @@ impl NodeHandle {
     /// then.
     pub fn renew_lease(&self, until: Millis) {
         self.tell_all(|| Admin::RenewLease { until });
+    }
+
+    /// Changes the ways of relayed clients around cut connections, on every shard. The call does not wait.
+    pub fn set_detours(&self, detours: &Arc<Detours>) {
+        self.tell_all(|| Admin::Detours(Arc::clone(detours)));
     }
 
     /// The partitions that all shards together serve at the moment.

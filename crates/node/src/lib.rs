@@ -115,7 +115,7 @@ pub use observer::{Answer, ContinuedClient, Observer, Occasion, TracingObserver}
 pub use orchestrator_moves::OrchestratorMoves;
 pub use orders::Door;
 pub use peer::Peer;
-pub use relay::NodeHomes;
+pub use relay::{Detours, NodeHomes};
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use service::principals::{Answered, PublishOutcome};

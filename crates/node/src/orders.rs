@@ -23,7 +23,7 @@ use crate::moves::MoveOrder;
 use crate::peer::Peer;
 use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::frame::Parcel;
-use crate::relay::{ClientOrigin, NodeHomes, Search};
+use crate::relay::{ClientOrigin, Detours, NodeHomes, Search};
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
 use crate::transport::Transport;
@@ -124,6 +124,8 @@ pub(crate) enum Admin {
     Homes { homes: Option<Arc<NodeHomes>>, done: Sender<()> },
     /// Lengthen the lease on the table of homes.
     RenewLease { until: Millis },
+    /// Relay clients on these ways around cut connections.
+    Detours(Arc<Detours>),
     /// Answer with the partitions that this shard serves.
     Served(Sender<Partitions>),
     /// Put a roster of the cluster's shards in force.

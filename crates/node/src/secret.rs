@@ -8,7 +8,7 @@ use ring::hmac;
 use tidegate_engine::{Accepted, Proof};
 use zeroize::Zeroizing;
 
-use crate::proxy_protocol::{Header, RelayedTenant, TenantProof};
+use crate::proxy_protocol::{Header, HeaderProof, RelayedTenant};
 
 /// Length of a proof, bytes.
 pub const PROOF_BYTES: usize = 32;
@@ -57,19 +57,34 @@ impl Secret {
 
 /// Who speaks for the client that is relayed.
 const RELAY: &[u8] = b"a node that relays a client of a tenant";
+/// The side that asks to carry a client.
+const CARRY: &[u8] = b"a node that asks to carry a client";
 
 impl Secret {
     /// The proof that a node of the cluster has found this tenant for a client with this address.
-    pub(crate) fn prove_tenant(&self, client: Option<SocketAddr>, tenant: RelayedTenant) -> TenantProof {
+    pub(crate) fn prove_tenant(&self, client: Option<SocketAddr>, tenant: RelayedTenant) -> HeaderProof {
         let (client, tenant) = said_of_relayed(client, tenant);
         self.prove(RELAY, [&client, &tenant])
     }
 
-    /// Whether a header names only tenants that a node of the cluster has named.
+    /// The proof that a node of the cluster asks to carry a client with this address to a home.
+    pub(crate) fn prove_carrying(&self, client: Option<SocketAddr>, home: SocketAddr) -> HeaderProof {
+        self.prove(CARRY, [&text_of(client), home.to_string().as_bytes()])
+    }
+
+    /// Whether a header names only a tenant, or a home to carry its client to, that a node of the cluster has named.
     pub(crate) fn proves(&self, header: &Header) -> bool {
-        let Some(tenant) = header.tenant else { return true };
-        let (client, tenant) = said_of_relayed(header.source, tenant);
-        header.proof.is_some_and(|proof| self.is_proof(&proof, RELAY, [&client, &tenant]))
+        let is_proof =
+            |side, said: [&[u8]; 2]| header.fields.proof.is_some_and(|proof| self.is_proof(&proof, side, said));
+        match (header.fields.tenant, header.fields.carry_to) {
+            (None, None) => true,
+            (Some(tenant), None) => {
+                let (client, tenant) = said_of_relayed(header.source, tenant);
+                is_proof(RELAY, [&client, &tenant])
+            }
+            (None, Some(home)) => is_proof(CARRY, [&text_of(header.source), home.to_string().as_bytes()]),
+            (Some(_), Some(_)) => false,
+        }
     }
 }
 
@@ -113,10 +128,15 @@ impl Secret {
 }
 
 fn said_of_relayed(client: Option<SocketAddr>, tenant: RelayedTenant) -> (Vec<u8>, Vec<u8>) {
-    let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()).to_string());
     let RelayedTenant { tenant, settled, mark } = tenant;
     let said = [&[u8::from(settled)][..], &tenant.0.to_be_bytes(), &mark.to_be_bytes()].concat();
-    (client.unwrap_or_default().into_bytes(), said)
+    (text_of(client), said)
+}
+
+/// The address of a client, in the form that all nodes see.
+fn text_of(client: Option<SocketAddr>) -> Vec<u8> {
+    let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()).to_string());
+    client.unwrap_or_default().into_bytes()
 }
 
 /// The bytes under the proof: each part has its length in front, so that no other parts make the same bytes.
@@ -138,6 +158,7 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy_protocol::HeaderFields;
 
     #[test]
     fn a_secret_that_could_be_guessed_is_refused_and_none_is_shown() {
@@ -177,20 +198,38 @@ mod tests {
         let client: SocketAddr = "192.0.2.1:5000".parse().unwrap();
         let tenant = |number, settled| RelayedTenant { tenant: tidegate_engine::TenantId(number), settled, mark: 3 };
         let proof = Some(ours.prove_tenant(Some(client), tenant(1, false)));
-        let header =
-            Header { length: 0, source: Some(client), tenant: Some(tenant(1, false)), proof, continues: false };
+        let of = |tenant, proof| HeaderFields { tenant, proof, ..HeaderFields::default() };
+        let header = Header { length: 0, source: Some(client), fields: of(Some(tenant(1, false)), proof) };
         assert!(ours.proves(&header) && !theirs.proves(&header));
-        assert!(ours.proves(&Header { tenant: None, proof: None, ..header }), "no tenant needs no proof");
+        assert!(ours.proves(&Header { fields: of(None, None), ..header }), "no tenant needs no proof");
         let other = Some("192.0.2.1:5001".parse().unwrap());
         let wrong = [
-            Header { proof: None, ..header },
-            Header { tenant: Some(tenant(2, false)), ..header },
-            Header { tenant: Some(tenant(1, true)), ..header },
-            Header { tenant: Some(RelayedTenant { mark: 4, ..tenant(1, false) }), ..header },
+            Header { fields: of(Some(tenant(1, false)), None), ..header },
+            Header { fields: of(Some(tenant(2, false)), proof), ..header },
+            Header { fields: of(Some(tenant(1, true)), proof), ..header },
+            Header { fields: of(Some(RelayedTenant { mark: 4, ..tenant(1, false) }), proof), ..header },
+            Header { fields: HeaderFields { carry_to: Some(client), ..header.fields }, ..header },
             Header { source: other, ..header },
         ];
         assert!(wrong.iter().all(|header| !ours.proves(header)));
         let mapped = SocketAddr::new("::ffff:192.0.2.1".parse().unwrap(), 5000);
-        assert!(ours.proves(&Header { proof: Some(ours.prove_tenant(Some(mapped), tenant(1, false))), ..header }));
+        let of_mapped = Some(ours.prove_tenant(Some(mapped), tenant(1, false)));
+        assert!(ours.proves(&Header { fields: of(Some(tenant(1, false)), of_mapped), ..header }));
+    }
+
+    #[test]
+    fn a_node_asks_to_carry_one_client_to_one_home() {
+        let (ours, theirs) = (Secret::new(b"sixteen bytes...").unwrap(), Secret::new(b"sixteen others..").unwrap());
+        let (client, home) = (Some("192.0.2.1:5000".parse().unwrap()), "192.0.2.9:7001".parse().unwrap());
+        let to = |home, proof| HeaderFields { proof, carry_to: Some(home), ..HeaderFields::default() };
+        let proof = Some(ours.prove_carrying(client, home));
+        let header = Header { length: 0, source: client, fields: to(home, proof) };
+        assert!(ours.proves(&header) && !theirs.proves(&header));
+        let wrong = [
+            Header { source: None, ..header },
+            Header { fields: to(home, None), ..header },
+            Header { fields: to("192.0.2.9:7002".parse().unwrap(), proof), ..header },
+        ];
+        assert!(wrong.iter().all(|header| !ours.proves(header)));
     }
 }

@@ -1,5 +1,5 @@
-//! Looks whether other nodes still run, and asks whether they serve, on its own thread: an address that no longer answers may
-//! take its time.
+//! Looks whether other nodes still run and how they are reached, and asks whether they serve, on its own thread: an address
+//! that no longer answers may take its time.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use tidegate_cluster::{Doubts, Sign};
-use tidegate_node::{LinkState, PeerStatus};
+use tidegate_node::{Detours, LinkState, PeerStatus};
 
 use super::error::NodeError;
 use super::event::Event;
@@ -35,8 +35,15 @@ pub(super) fn begin(shared: Arc<Shared>, events: Sender<Event>) -> Result<Sender
 fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {
     let (began, mut doubts, mut told) = (Instant::now(), Doubts::default(), BTreeMap::new());
     let mut inquirer = Inquirer::default();
+    let mut detours = Arc::new(Detours::new());
     while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-        for peer in shared.node().cluster().peers {
+        let peers = shared.node().cluster().peers;
+        let around = shared.detours(&peers);
+        if around != *detours {
+            detours = Arc::new(around);
+            shared.node().set_detours(&detours);
+        }
+        for peer in peers {
             let (name, incarnation) = (peer.name.as_str(), peer.incarnation);
             let is_linked = peer.state != LinkState::Dialing;
             if is_linked || doubts.was_linked(name, incarnation) {

@@ -1,12 +1,15 @@
 //! Whether a node can serve any client at all: at itself, or at a home that it reaches.
 
-use tidegate_cluster::Table;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use tidegate_cluster::{Advert, Table};
 use tidegate_engine::PARTITIONS;
+use tidegate_node::{Detours, PeerStatus};
 
 /// Why no new client is served at this node, if so. A ready node promises that clients of some partition are served here: it
 /// serves one itself (`serves`), or a node `near` it does, to which it relays them. Nodes near it are members that have a
-/// direct link with it and [serve](super::inquiry): messages cross a link through a third node, clients do not. Partitions
-/// that move, or that a new home has yet to fetch, are served by no node.
+/// link with it, also through a third node, and [serve](super::inquiry). Partitions that move, or that a new home has yet to fetch, are served by no node.
 pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, near: &[&str]) -> Option<String> {
     if serves {
         return None;
@@ -16,14 +19,23 @@ pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, near: &[
         return None;
     }
     homes().any(|(_, home)| home != name).then(|| {
-        "it serves no partitions, and no directly linked member does either: clients are served at other nodes"
-            .to_owned()
+        "it serves no partitions, and no linked member does either: clients are served at other nodes".to_owned()
     })
+}
+
+/// Nodes that are linked through a third one, which also carries the clients that are at home there.
+pub(super) fn detours(peers: &[PeerStatus], adverts: &BTreeMap<String, Advert>) -> Detours {
+    let address = |name: &str| adverts.get(name).and_then(|advert| advert.addresses.relay.parse::<SocketAddr>().ok());
+    let around = peers.iter().filter_map(|peer| {
+        let through = peer.through.as_ref()?;
+        Some((address(peer.name.as_str())?, address(through.as_str())?))
+    });
+    around.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_cluster::{Advert, Table};
+    use tidegate_node::{LinkCounters, LinkState, NodeName};
 
     use super::*;
     use crate::driver::first_table::{first_table, table_after};
@@ -35,10 +47,37 @@ mod tests {
     }
 
     #[test]
+    fn the_node_that_carries_a_link_carries_clients() {
+        let advert = |port: u16| {
+            let mut advert = Advert::default();
+            advert.addresses.relay = format!("127.0.0.1:{port}");
+            advert
+        };
+        let adverts = [("b".to_owned(), advert(2)), ("c".to_owned(), advert(3))].into();
+        let linked = |name: &str, through: Option<&str>| PeerStatus {
+            name: NodeName::new(name).unwrap(),
+            incarnation: 1,
+            address: "127.0.0.1:1".parse().unwrap(),
+            state: LinkState::Settled,
+            through: through.map(|through| NodeName::new(through).unwrap()),
+            since: 0,
+            rtt_us: None,
+            shards: Some(1),
+            waiting_bytes: 0,
+            counters: LinkCounters::default(),
+            last_failure: None,
+        };
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(detours(&[linked("b", Some("c")), linked("c", None)], &adverts), [(at(2), at(3))].into());
+        assert_eq!(detours(&[linked("b", None), linked("c", None)], &adverts), Detours::new());
+        assert_eq!(detours(&[linked("b", Some("d"))], &adverts), Detours::new(), "node d has no address");
+    }
+
+    #[test]
     fn a_node_that_reaches_no_home_is_not_ready() {
         let table = table_of(&["a", "b"]);
         let why = no_home_in_reach("c", false, &table, &[]).unwrap();
-        assert!(why.contains("no directly linked member"), "{why}");
+        assert!(why.contains("no linked member"), "{why}");
         assert!(no_home_in_reach("c", false, &table, &["d"]).is_some(), "node d has no partitions either");
     }
 

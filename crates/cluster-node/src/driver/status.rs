@@ -1,5 +1,7 @@
 //! The state of a node in its cluster: for both of its threads, and for the console.
 
+mod links;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,7 +10,6 @@ use tidegate_placement::Placement;
 
 use super::counters::Counters;
 use super::inquiry::{Inquiries, write_served};
-use super::reach::no_home_in_reach;
 use super::shown::{lease_ms, load_of, weight_used};
 use super::weights::Heard;
 use super::work::ahead::MovesToHere;
@@ -20,7 +21,7 @@ use tidegate_administration::{AHEAD, ClusterPart, FORMER_LIFE, INHERITED, Part, 
 use tidegate_cluster::{Advert, PartitionDifference, Table};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
-use tidegate_node::{LinkState, NodeHandle, PeerStatus};
+use tidegate_node::NodeHandle;
 
 /// What the thread that speaks to the bus knows.
 #[derive(Clone, Debug, Default)]
@@ -299,33 +300,6 @@ impl Shared {
         (count > 0).then(|| {
             format!("{count} of {PARTITIONS} partitions are not served by any node yet: they move, or are fetched")
         })
-    }
-
-    fn link_hindrance(&self) -> Option<String> {
-        let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
-        open.map(|peer| match peer.last_failure {
-            Some(failure) => format!("its link to node {} is not up: {failure}", peer.name),
-            None => format!("its link to node {} is not up", peer.name),
-        })
-    }
-
-    /// The members that this node has a direct link with, and their incarnations.
-    pub(super) fn near(&self) -> BTreeMap<String, u64> {
-        let peers = self.node.cluster().peers;
-        let state = self.state();
-        // While the bus is away, a node that was a member counts as one.
-        let is_member = |peer: &PeerStatus| {
-            let advert = state.standpoint.adverts.get(peer.name.as_str());
-            !state.standpoint.bus || advert.is_some_and(|advert| advert.incarnation == peer.incarnation)
-        };
-        let is_near =
-            |peer: &&PeerStatus| peer.state != LinkState::Dialing && peer.through.is_none() && is_member(peer);
-        peers.iter().filter(is_near).map(|peer| (peer.name.to_string(), peer.incarnation)).collect()
-    }
-
-    fn reach_hindrance(&self) -> Option<String> {
-        let (serves, near) = (self.served() > 0, self.near());
-        no_home_in_reach(&self.name, serves, &self.state().standpoint.table, &self.inquiries.believed(&near))
     }
 
     fn own_hindrance(&self) -> Option<String> {

@@ -36,12 +36,21 @@ pub struct Header {
     pub length: usize,
     /// The client's address. `None` when the proxy speaks for itself, as in a health check, or does not know it.
     pub source: Option<SocketAddr>,
+    /// Statements of a node of the cluster.
+    pub fields: HeaderFields,
+}
+
+/// The fields of a header from a node of the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderFields {
     /// The tenant that another node has found for the client.
     pub tenant: Option<RelayedTenant>,
-    /// The proof that a node of the cluster says so.
-    pub proof: Option<TenantProof>,
+    /// The proof that a node of the cluster says so, or asks to carry.
+    pub proof: Option<HeaderProof>,
     /// The sender is a node that continues the connection at another home when this one asks it to.
     pub continues: bool,
+    /// The sender asks to carry all bytes behind the header to a node that takes relayed clients at this address.
+    pub carry_to: Option<SocketAddr>,
 }
 
 /// Whether another node relays the client of a connection.
@@ -55,8 +64,8 @@ pub(crate) enum RelayedConnection {
     Ends,
 }
 
-/// The proof that a header with a tenant comes from a node of the cluster: a message authentication code by its secret.
-pub type TenantProof = [u8; 32];
+/// The proof that a header comes from a node of the cluster: a message authentication code by its secret.
+pub type HeaderProof = [u8; 32];
 
 /// The tenant of a client that another node relays, as far as its listener and its TLS session determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +101,9 @@ pub enum ProxyError {
     /// It is complete, and its sender is not named.
     #[error("it sends a PROXY protocol header from a network that is not among `proxy_networks`")]
     Untrusted,
-    /// It names a tenant, and nothing proves that a node of the cluster has sent it.
+    /// It names a tenant or another node, and nothing proves that a node of the cluster has sent it.
     #[error(
-        "it names a tenant without the proof of a node of this cluster; do all nodes have the same release and secret?"
+        "it names a tenant or another node without the proof of a node of this cluster; do all nodes have the same release and secret?"
     )]
     Unproven,
 }
@@ -113,14 +122,9 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
 }
 
 /// A header of version 2 for a client at the first address that has connected to the second, both of one family;
-/// `None`, or two families, means that the proxy speaks for itself. The tenant and its proof go in fields of their own.
-pub fn write_v2(
-    addresses: Option<(SocketAddr, SocketAddr)>,
-    tenant: Option<RelayedTenant>,
-    proof: Option<TenantProof>,
-    continues: bool,
-) -> Vec<u8> {
-    v2::write(addresses, tenant, proof, continues)
+/// `None`, or two families, means that the proxy speaks for itself.
+pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>, fields: HeaderFields) -> Vec<u8> {
+    v2::write(addresses, fields)
 }
 
 /// Whether these bytes begin a header; `None` as long as they are too few.

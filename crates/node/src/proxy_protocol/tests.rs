@@ -141,9 +141,10 @@ fn the_tenant_of_a_relayed_client_is_read_as_written() {
     for addresses in [None, Some(v4), Some(v6)] {
         for tenant in tenants.map(Some).into_iter().chain([None]) {
             for (proof, continues) in [(None, false), (Some([7; 32]), false), (None, true), (Some([7; 32]), true)] {
-                let bytes = write_v2(addresses, tenant, proof, continues);
+                let fields = HeaderFields { tenant, proof, continues, carry_to: None };
+                let bytes = write_v2(addresses, fields);
                 let source = addresses.map(|(source, _)| source);
-                let header = Header { length: bytes.len(), source, tenant, proof, continues };
+                let header = Header { length: bytes.len(), source, fields };
                 assert_eq!(parse(&bytes), Ok(Progress::Complete(header)));
             }
         }
@@ -151,10 +152,24 @@ fn the_tenant_of_a_relayed_client_is_read_as_written() {
 }
 
 #[test]
+fn the_home_to_carry_a_client_to_is_read_as_written() {
+    for home in ["192.0.2.1:7001", "[2001:db8::1]:7001"].map(|home| home.parse().unwrap()) {
+        let fields = HeaderFields { proof: Some([7; 32]), carry_to: Some(home), ..HeaderFields::default() };
+        let Ok(Progress::Complete(header)) = parse(&write_v2(None, fields)) else { panic!("it is not complete") };
+        assert_eq!(header.fields, fields);
+    }
+    for length in [0, 1, 2, 5, 7, 17, 19] {
+        let field = [&[0xEA, 0, length][..], &vec![0; usize::from(length)]].concat();
+        let Ok(Progress::Complete(header)) = parse(&v2(0x20, 0x00, &field)) else { panic!("it is not complete") };
+        assert_eq!(header.fields.carry_to, None, "{length} bytes");
+    }
+}
+
+#[test]
 fn other_fields_and_broken_ones_say_no_tenant() {
     let address = [192, 0, 2, 1, 0, 0, 0, 0, 19, 136, 0, 0];
     let tenant = |fields: &[u8]| match parse(&v2(0x21, 0x11, &[&address[..], fields].concat())) {
-        Ok(Progress::Complete(header)) => header.tenant.map(|relayed| relayed.tenant.0),
+        Ok(Progress::Complete(header)) => header.fields.tenant.map(|relayed| relayed.tenant.0),
         other => panic!("{other:?}"),
     };
     assert_eq!(tenant(&[0x02, 0, 1, b'a', 0xE7, 0, 3, 0, 1, 2]), Some(258));

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Header, Progress, ProxyError};
+use super::{Header, HeaderFields, Progress, ProxyError};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 
@@ -23,13 +23,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     let line = window.get(SIGNATURE.len()..end).unwrap_or_default();
     let text = std::str::from_utf8(line).ok().filter(|text| text.is_ascii());
     let text = text.ok_or(ProxyError::Malformed("the line is not plain text"))?;
-    Ok(Progress::Complete(Header {
-        length: end + 2,
-        source: source(text)?,
-        tenant: None,
-        proof: None,
-        continues: false,
-    }))
+    Ok(Progress::Complete(Header { length: end + 2, source: source(text)?, fields: HeaderFields::default() }))
 }
 
 fn source(text: &str) -> Result<Option<SocketAddr>, ProxyError> {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tidegate_engine::TenantId;
 
-use super::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant, TenantProof};
+use super::{HEADER_MAX, Header, HeaderFields, Progress, ProxyError, RelayedTenant};
 
 pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -23,10 +23,12 @@ const UNIX_STREAM: u8 = 0x31;
 /// The field with the tenant of a relayed client: whether it is settled, and its number. Types from 0xE0 to 0xEF are free
 /// for applications.
 const TENANT: u8 = 0xE7;
-/// The field with the proof of the tenant.
+/// The field with the proof of the tenant or the target.
 const PROOF: u8 = 0xE8;
 /// The field of a node that continues the connection at another home. It is empty.
 const CONTINUES: u8 = 0xE9;
+/// The field of a node that asks to carry a client: address and port of its home.
+const CARRY_TO: u8 = 0xEA;
 /// Type and length of a field.
 const FIELD_HEADER: usize = 3;
 
@@ -59,14 +61,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     }
     let Some(body) = bytes.get(FIXED..length) else { return Ok(Progress::Partial) };
     let source = if *command == LOCAL { None } else { source(*family, body) };
-    let (tenant, proof, continues) = fields(body.get(needed..).unwrap_or_default());
-    Ok(Progress::Complete(Header { length, source, tenant, proof, continues }))
+    let fields = fields(body.get(needed..).unwrap_or_default());
+    Ok(Progress::Complete(Header { length, source, fields }))
 }
 
-/// Finds the tenant, its proof and the word of a node among the fields behind the addresses. A field that ends beyond the header ends the
-/// search.
-fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>, bool) {
-    let (mut tenant, mut proof, mut continues) = (None, None, false);
+/// Finds the fields of nodes behind the addresses. A field that ends beyond the header ends the search.
+fn fields(mut fields: &[u8]) -> HeaderFields {
+    let mut found = HeaderFields::default();
     while let Some([kind, high, low]) = fields.first_chunk::<FIELD_HEADER>() {
         let end = FIELD_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
         let Some(value) = fields.get(FIELD_HEADER..end) else { break };
@@ -74,15 +75,26 @@ fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>, boo
             (TENANT, [settled, high, low, mark @ ..]) => {
                 let number = TenantId(u16::from_be_bytes([*high, *low]));
                 let mark = mark.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-                tenant = tenant.or(Some(RelayedTenant { tenant: number, settled: *settled != 0, mark }));
+                found.tenant = found.tenant.or(Some(RelayedTenant { tenant: number, settled: *settled != 0, mark }));
             }
-            (PROOF, value) => proof = proof.or(value.try_into().ok()),
-            (CONTINUES, _) => continues = true,
+            (PROOF, value) => found.proof = found.proof.or(value.try_into().ok()),
+            (CONTINUES, _) => found.continues = true,
+            (CARRY_TO, value) => found.carry_to = found.carry_to.or(target(value)),
             _ => {}
         }
         fields = fields.get(end..).unwrap_or_default();
     }
-    (tenant, proof, continues)
+    found
+}
+
+/// The address and port of a home.
+fn target(value: &[u8]) -> Option<SocketAddr> {
+    let (address, port) = value.split_last_chunk::<2>()?;
+    let address = match address.len() {
+        4 => IpAddr::from(*address.first_chunk::<4>()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(address).ok()?),
+    };
+    Some(SocketAddr::new(address, u16::from_be_bytes(*port)))
 }
 
 /// Addresses are source, destination, source port, destination port.
@@ -96,12 +108,8 @@ fn source(family: u8, body: &[u8]) -> Option<SocketAddr> {
 }
 
 /// A header: the addresses of the client and of its target, both of one family, or none if the proxy speaks for itself.
-pub(super) fn write(
-    addresses: Option<(SocketAddr, SocketAddr)>,
-    tenant: Option<RelayedTenant>,
-    proof: Option<TenantProof>,
-    continues: bool,
-) -> Vec<u8> {
+pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>, fields: HeaderFields) -> Vec<u8> {
+    let HeaderFields { tenant, proof, continues, carry_to } = fields;
     let mut header = SIGNATURE.to_vec();
     let (command, family, mut body) = match addresses {
         Some((SocketAddr::V4(source), SocketAddr::V4(destination))) => {
@@ -127,6 +135,15 @@ pub(super) fn write(
     }
     if continues {
         body.extend([CONTINUES, 0, 0]);
+    }
+    if let Some(home) = carry_to {
+        let address = match home.ip() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        body.extend([CARRY_TO, 0, address.len() as u8 + 2]);
+        body.extend(address);
+        body.extend(home.port().to_be_bytes());
     }
     header.extend([command, family]);
     header.extend((body.len() as u16).to_be_bytes());

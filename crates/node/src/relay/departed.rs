@@ -1,7 +1,5 @@
 //! The client's end of a relay between two homes.
 
-use std::net::SocketAddr;
-
 use mio::net::TcpStream;
 use tidegate_engine::Millis;
 
@@ -10,6 +8,7 @@ use super::frame::Parcel;
 use super::goodbye::Goodbye;
 use super::pair::ClientOrigin;
 use super::search::Search;
+use super::way::Way;
 use crate::admission::Seat;
 
 /// The client's end of a relay whose home moves.
@@ -30,7 +29,7 @@ pub(crate) struct Departed {
 #[derive(Debug)]
 pub(crate) struct HomeAttempt {
     pub(crate) home: TcpStream,
-    pub(crate) at: SocketAddr,
+    pub(crate) way: Way,
     /// Time at which it has failed.
     pub(crate) until: Millis,
 }
@@ -41,10 +40,10 @@ impl Departed {
         self.next_at = at;
     }
 
-    /// Ends an attempt whose time is over, or whose address is that of the home no more.
-    pub(crate) fn end_late_attempt(&mut self, now: Millis, home: Option<SocketAddr>) {
+    /// Ends an attempt whose time is over, or whose way leads to the home no more.
+    pub(crate) fn end_late_attempt(&mut self, now: Millis, way: Option<Way>) {
         match &self.attempt {
-            Some(attempt) if home != Some(attempt.at) => self.attempt = None,
+            Some(attempt) if way != Some(attempt.way) => self.attempt = None,
             Some(attempt) if attempt.until <= now => self.fail_attempt(now),
             Some(_) | None => {}
         }

@@ -33,6 +33,8 @@ pub(crate) struct End {
     closing: bool,
     /// Its output has ended.
     shut: bool,
+    /// The connection is in progress.
+    connecting: bool,
 }
 
 impl End {
@@ -53,11 +55,23 @@ impl End {
             shown_blocked: false,
             closing: false,
             shut: false,
+            connecting: false,
         }
+    }
+
+    /// An end whose connection is in progress: the poller reports it as writable, or its failure.
+    pub(crate) fn connecting(transport: Transport) -> Self {
+        Self { readable: false, blocked: true, shown_blocked: true, connecting: true, ..Self::of(transport) }
+    }
+
+    /// Whether the connection is in progress.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.connecting
     }
 
     /// Handles readiness from the poller.
     pub(crate) fn note(&mut self, event: &Readiness) {
+        self.connecting = false;
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.peer_closed |= event.is_read_closed() || event.is_error();
         if event.is_writable() || event.is_error() {
@@ -84,6 +98,7 @@ impl End {
 
     /// The transport has failed.
     pub(crate) fn fail(&mut self) {
+        self.connecting = false;
         self.ended = true;
         self.shut = true;
         self.output = Output::default();

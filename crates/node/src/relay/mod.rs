@@ -2,7 +2,8 @@
 //!
 //! A relay has two ends with a buffer each, bounded by one read. An end is read only while the buffer of the other one
 //! is empty, so that a slow reader slows down the sender. A PROXY protocol header informs the home of the client's
-//! address. `shard/relaying.rs` and `shard/moving.rs` do the work, on the shard's poll.
+//! address. `shard/relaying.rs` and `shard/moving.rs` do the work, on the shard's poll. While the connection between two
+//! nodes is cut, a third one carries the relay (`shard/carrying.rs`).
 
 pub(crate) mod departed;
 pub(crate) mod end;
@@ -15,8 +16,7 @@ mod place;
 pub(crate) mod search;
 pub(crate) mod sieve;
 pub(crate) mod slots;
-
-use std::net::SocketAddr;
+pub(crate) mod way;
 
 use mio::net::TcpStream;
 use tidegate_engine::{ConnectionKey, Reason};
@@ -27,6 +27,8 @@ pub(crate) use self::pair::{ClientOrigin, Pair};
 pub use self::place::NodeHomes;
 pub(crate) use self::search::Search;
 pub(crate) use self::slots::{RelayKey, Relays};
+pub use self::way::Detours;
+pub(crate) use self::way::{Way, Ways};
 use crate::admission::Seat;
 
 /// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave,
@@ -41,7 +43,7 @@ pub(crate) const HOME: usize = 1;
 #[derive(Debug)]
 pub(crate) enum Relay {
     /// The connection to the home is in progress; the client's connection is still the engine's.
-    Connecting { client: ConnectionKey, home: TcpStream, at: SocketAddr },
+    Connecting { client: ConnectionKey, home: TcpStream, way: Way },
     /// Bytes are carried both ways.
     Open(Box<Pair>),
     /// The client's home moves; the client's end waits for the new one.

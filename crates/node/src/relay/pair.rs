@@ -1,5 +1,7 @@
 //! Both ends of a relay.
 
+use std::net::SocketAddr;
+
 use tidegate_engine::{EDGE_STOPS, ListenerId, Output};
 use tidegate_mqtt::ReasonCode;
 
@@ -51,6 +53,8 @@ pub(crate) enum MoveStage {
     Continuing { parcel: Parcel, search: Search },
     /// This node stops: last bytes are written, and further input is dropped.
     Stopping,
+    /// The client belongs to a relay of another node, which has asked to carry its bytes to this home.
+    Carried { home: SocketAddr },
 }
 
 /// The result of moving bytes.
@@ -67,6 +71,9 @@ pub(crate) enum Pumped {
 impl Pair {
     /// Moves bytes, at most one read for each direction.
     pub(crate) fn pump(&mut self, buffer: &mut [u8]) -> Pumped {
+        if matches!(self.stage, MoveStage::Carried { .. }) {
+            return Pumped::Bytes { more: self.pump_carried(buffer) };
+        }
         let [client, home] = &mut self.ends;
         if self.sieve.is_between_packets()
             && let Some(last) = self.goodbye.take_due()
@@ -90,6 +97,7 @@ impl Pair {
             MoveStage::Leaving => home.finish(buffer),
             MoveStage::Continuing { .. } => home.flush(buffer),
             MoveStage::Stopping => return Pumped::Bytes { more: self.pump_last(buffer) },
+            MoveStage::Carried { .. } => {}
         }
         let (sieve, goodbye) = (&mut self.sieve, &mut self.goodbye);
         more |= end::carry(home, client, buffer, |bytes, out| sieve.sift(bytes, out, goodbye));
@@ -119,6 +127,23 @@ impl Pair {
         }
         self.ends[CLIENT].finish(buffer);
         Pumped::Bytes { more }
+    }
+
+    /// Carries bytes between another node and the home of its client, as they are.
+    fn pump_carried(&mut self, buffer: &mut [u8]) -> bool {
+        let [node, home] = &mut self.ends;
+        let as_they_are = |bytes: &[u8], out: &mut Output| {
+            out.append(bytes);
+            false
+        };
+        let mut more = end::carry(node, home, buffer, as_they_are);
+        more |= end::carry(home, node, buffer, as_they_are);
+        for (from, to) in [(CLIENT, HOME), (HOME, CLIENT)] {
+            if self.ends[from].has_ended() {
+                self.ends[to].finish(buffer);
+            }
+        }
+        more
     }
 
     /// The image sent to a new home that has not answered.
@@ -168,11 +193,16 @@ impl Pair {
     /// True if an end has ended. A relay whose home moves continues.
     pub(crate) fn is_ending(&self) -> bool {
         match self.stage {
-            MoveStage::Open => self.ends.iter().any(End::has_ended),
+            MoveStage::Open | MoveStage::Carried { .. } => self.ends.iter().any(End::has_ended),
             MoveStage::Leaving => self.ends[HOME].has_ended(),
             MoveStage::Continuing { .. } => false,
             MoveStage::Stopping => true,
         }
+    }
+
+    /// True if the home of a carried client is not connected yet.
+    pub(crate) fn awaits_connection(&self) -> bool {
+        self.ends[HOME].is_connecting()
     }
 
     /// True if the new home has not answered yet.

@@ -95,14 +95,19 @@ impl Default for Relays {
 impl Relays {
     /// Takes a relay in.
     pub(crate) fn insert(&mut self, relay: Relay) -> RelayKey {
+        let key = self.reserve();
+        self.put(key, relay);
+        key
+    }
+
+    /// A place for a relay, which has to be put there.
+    pub(crate) fn reserve(&mut self) -> RelayKey {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
-        let key = RelayKey { slot, generation };
-        self.put(key, relay);
-        key
+        RelayKey { slot, generation }
     }
 
     fn slot(&mut self, key: RelayKey) -> Option<&mut Slot> {
@@ -237,7 +242,7 @@ impl Relays {
         match slot.filter(|slot| slot.generation == deadline.relay.generation).and_then(|slot| slot.relay.as_ref()) {
             Some(Relay::Connecting { .. }) => deadline.stage == Stage::Connecting,
             Some(Relay::Open(pair)) => match deadline.stage {
-                Stage::Connecting => false,
+                Stage::Connecting => pair.awaits_connection(),
                 Stage::Ending => pair.ending,
                 Stage::Continuing => pair.awaits_answer(),
             },
@@ -268,7 +273,7 @@ mod tests {
     use super::super::pair::MoveStage;
     use super::super::search::Search;
     use super::super::sieve::Sieve;
-    use super::super::{ClientOrigin, Pair};
+    use super::super::{ClientOrigin, Pair, Way};
     use super::*;
     use crate::admission::Seat;
     use crate::transport::Transport;
@@ -278,9 +283,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let end = || End::of(Transport::Tcp(TcpStream::connect(at).unwrap()));
-        let client = ConnectionKey { index: 0, generation: 0 };
+        let (client, way) = (ConnectionKey { index: 0, generation: 0 }, Way { home: at, through: None });
         let mut relays = Relays::default();
-        let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), at });
+        let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), way });
         relays.set_deadline(Millis(0), key, Stage::Connecting);
         let pair = Pair {
             ends: [end(), end()],
@@ -330,10 +335,10 @@ mod tests {
     fn a_home_that_is_not_reached_in_time_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let client = ConnectionKey { index: 0, generation: 0 };
+        let (client, way) = (ConnectionKey { index: 0, generation: 0 }, Way { home: at, through: None });
         let mut relays = Relays::default();
         let mut begin = |now| {
-            let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), at });
+            let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), way });
             relays.set_deadline(Millis(now), key, Stage::Connecting);
             key
         };
@@ -341,6 +346,32 @@ mod tests {
         relays.remove(gone);
         assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None);
         assert_eq!(relays.pop_due(Millis(PATIENCE_MS + 1)), Some((slow, Stage::Connecting)));
+    }
+
+    #[test]
+    fn a_home_that_a_client_cannot_be_carried_to_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let home = listener.local_addr().unwrap();
+        let dial = || Transport::Tcp(TcpStream::connect(home).unwrap());
+        let mut relays = Relays::default();
+        let mut begin = |end: End| {
+            let pair = Pair {
+                ends: [End::of(dial()), end],
+                seat: Seat::NONE,
+                ending: false,
+                goodbye: Goodbye::Never,
+                sieve: Sieve::default(),
+                sent: Follower::default(),
+                stage: MoveStage::Carried { home },
+                origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+            };
+            let key = relays.insert(Relay::Open(Box::new(pair)));
+            relays.set_deadline(Millis(0), key, Stage::Connecting);
+            key
+        };
+        let (_connected, slow) = (begin(End::of(dial())), begin(End::connecting(dial())));
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), Some((slow, Stage::Connecting)));
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None);
     }
 
     #[test]

@@ -220,6 +220,10 @@ impl SocketCalls<'_> {
             if !self.shard.admission().admit_introduced(key) {
                 return;
             }
+            let carry_to = self.shard.table.get(key).and_then(|(_, transport)| transport.carry_to());
+            if let Some(home) = carry_to {
+                return self.shard.relaying().begin_to_carry(key, home);
+            }
             self.shard.accepting().preset(key);
             let Some(same) = self.shard.table.get(key) else { return };
             (flags, transport) = same;

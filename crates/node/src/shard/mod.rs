@@ -3,6 +3,7 @@
 mod accepting;
 mod ahead;
 mod answers;
+mod carrying;
 mod close;
 mod connections;
 mod credential;
@@ -31,7 +32,6 @@ mod table;
 mod turn;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Sender;
@@ -55,7 +55,7 @@ use crate::moves::Committing;
 use crate::observer::Observer;
 use crate::orders::{ShardInbox, ShardSender};
 use crate::quic::QuicEndpoint;
-use crate::relay::{NodeHomes, Relays};
+use crate::relay::{NodeHomes, Relays, Ways};
 use crate::report::ShellCounters;
 use crate::secret::Secret;
 use crate::service::Services;
@@ -161,8 +161,8 @@ pub(crate) struct Shard {
     /// The node stops, and hands its partitions over: clients with their sockets here are disconnected when their new
     /// homes serve them.
     pub(crate) hands_over: bool,
-    /// Where the places of the table take relayed clients.
-    pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
+    /// Where other nodes take relayed clients.
+    pub(crate) ways: Ways,
     /// Answers that wait for a commit.
     pub(crate) committing: Vec<Committing>,
     pub(crate) inbox: ShardInbox,
@@ -249,7 +249,7 @@ impl Shard {
             relays: Relays::default(),
             leaving: Vec::new(),
             hands_over: false,
-            relay_to: Arc::default(),
+            ways: Ways::default(),
             committing: Vec::new(),
             inbox: seed.inbox,
             inboxes: seed.inboxes,

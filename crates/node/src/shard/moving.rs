@@ -5,7 +5,6 @@
 use mio::Interest;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
-use std::net::SocketAddr;
 use tidegate_engine::{Home, ListenerId, NotContinued, Output, Reason};
 
 use super::relaying::is_connected;
@@ -21,7 +20,7 @@ use crate::relay::pair::MoveStage;
 use crate::relay::search::{MOVE_PATIENCE_MS, RETRY_MS};
 use crate::relay::sieve::Sieve;
 use crate::relay::slots::Stage;
-use crate::relay::{CLIENT, ClientOrigin, HOME, Pair, Relay, RelayKey, Search, header};
+use crate::relay::{CLIENT, ClientOrigin, HOME, Pair, Relay, RelayKey, Search, Way, header};
 use crate::shard::datagrams::Owner;
 use crate::shard::facets::{RelayCalls, SocketCalls};
 use crate::transport::{Input, Transport};
@@ -86,13 +85,13 @@ impl RelayCalls<'_> {
             return;
         }
         let Some(attempt) = &departed.attempt else { return };
-        let at = attempt.at;
+        let way = attempt.way;
         match is_connected(&attempt.home) {
             Ok(false) => {}
             Ok(true) => self.bring(key),
             Err(error) => {
                 departed.fail_attempt(self.shard.now.monotonic);
-                tracing::debug!(%at, %error, "cannot reach the new home of a client; it is tried again");
+                tracing::debug!(%way, %error, "cannot reach the new home of a client; it is tried again");
             }
         }
     }
@@ -107,11 +106,11 @@ impl RelayCalls<'_> {
                 continue;
             }
             let home = self.shard.engine.questions().home_to_continue_at(departed.parcel.partition);
-            let at = place_of(home).and_then(|place| self.shard.relay_to.get(usize::from(place)).copied().flatten());
-            departed.end_late_attempt(now, at);
+            let way = place_of(home).and_then(|place| self.shard.ways.to_place(place));
+            departed.end_late_attempt(now, way);
             if departed.next_at <= now && departed.attempt.is_none() {
                 departed.next_at = now.plus(RETRY_MS);
-                if self.go_home(key, home, at) {
+                if self.go_home(key, home, way) {
                     continue;
                 }
             }
@@ -125,7 +124,7 @@ impl RelayCalls<'_> {
 
     /// Connects to the new home if the table names one. Returns true if the search is over: the home is this node, or this
     /// node stops and the client is to connect elsewhere.
-    fn go_home(&mut self, key: RelayKey, home: Home, at: Option<SocketAddr>) -> bool {
+    fn go_home(&mut self, key: RelayKey, home: Home, way: Option<Way>) -> bool {
         let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
         // The new home learns of a client that has ended its connection, and publishes its will.
         if self.shard.hands_over && matches!(home, Home::At(_)) && !departed.client.is_peer_closed() {
@@ -144,12 +143,12 @@ impl RelayCalls<'_> {
             }
             Home::At(_) => {
                 let until = self.shard.now.monotonic.plus(ATTEMPT_MS);
-                let home = at.and_then(|at| Some((TcpStream::connect(at).ok()?, at)));
-                departed.attempt = home.and_then(|(mut home, at)| {
+                let home = way.and_then(|way| Some((TcpStream::connect(way.first()).ok()?, way)));
+                departed.attempt = home.and_then(|(mut home, way)| {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let token = key.token(HOME);
                     mio::event::Source::register(&mut home, self.shard.poll.registry(), token, interest).ok()?;
-                    Some(HomeAttempt { home, at, until })
+                    Some(HomeAttempt { home, way, until })
                 });
             }
         }
@@ -160,11 +159,11 @@ impl RelayCalls<'_> {
     fn bring(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
         let Departed { mut client, seat, goodbye, origin, mut parcel, search, attempt, .. } = *departed;
-        let Some(HomeAttempt { home, .. }) = attempt else { return };
+        let Some(HomeAttempt { home, way, .. }) = attempt else { return };
         client.read_ahead(&mut parcel.tail, &mut self.shard.buffer);
         let secret = self.shard.shared.cluster_secret.as_ref();
         let mut output = Output::default();
-        output.append(&header::of(client.transport_mut().peer(), origin.tenant, secret));
+        output.append(&header::on(way, client.transport_mut().peer(), origin.tenant, secret));
         output.append(&parcel.to_home());
         let _ = home.set_nodelay(true);
         let ends = [client, End::with_output(Transport::Tcp(home), output)];
@@ -336,7 +335,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let dial = || TcpStream::connect(at).unwrap();
-        let attempt = || Some(HomeAttempt { home: dial(), at, until: Millis(ATTEMPT_MS) });
+        let way = Way { home: at, through: None };
+        let attempt = || Some(HomeAttempt { home: dial(), way, until: Millis(ATTEMPT_MS) });
         let mut departed = Departed {
             client: End::of(Transport::Tcp(dial())),
             seat: Seat::NONE,
@@ -347,14 +347,14 @@ mod tests {
             next_at: Millis(0),
             attempt: attempt(),
         };
-        departed.end_late_attempt(Millis(ATTEMPT_MS - 1), Some(at));
+        departed.end_late_attempt(Millis(ATTEMPT_MS - 1), Some(way));
         assert!(departed.attempt.is_some());
-        departed.end_late_attempt(Millis(ATTEMPT_MS), Some(at));
-        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
+        departed.end_late_attempt(Millis(ATTEMPT_MS), Some(way));
+        assert!(departed.attempt.is_none());
         assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "it is tried again later");
         departed.attempt = attempt();
-        departed.end_late_attempt(Millis(0), None);
-        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
+        departed.end_late_attempt(Millis(0), Some(Way { through: Some(at), ..way }));
+        assert!(departed.attempt.is_none(), "the direct way is cut");
         assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "that is no failure");
     }
 }

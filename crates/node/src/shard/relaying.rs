@@ -1,5 +1,7 @@
 //! Clients whose home is another orchestrator are relayed: relays begin, move bytes, and end.
 
+use std::sync::Arc;
+
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -13,7 +15,7 @@ use crate::relay::goodbye::Goodbye;
 use crate::relay::pair::{MoveStage, Pumped};
 use crate::relay::sieve::Sieve;
 use crate::relay::slots::Stage;
-use crate::relay::{CLIENT, ClientOrigin, HOME, NodeHomes, Pair, Relay, RelayKey, header};
+use crate::relay::{CLIENT, ClientOrigin, Detours, HOME, NodeHomes, Pair, Relay, RelayKey, Way, header};
 use crate::shard::datagrams::Owner;
 use crate::shard::facets::RelayCalls;
 use crate::shard::table::Flags;
@@ -22,7 +24,7 @@ use crate::transport::Transport;
 impl RelayCalls<'_> {
     /// Puts a table of homes in force.
     pub(crate) fn set_homes(&mut self, homes: Option<&NodeHomes>) {
-        self.shard.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
+        self.shard.ways.homes = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
         let now = self.shard.now;
         self.shard.engine.homes().set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
         self.shard.relays.retry_now(now.monotonic);
@@ -30,18 +32,27 @@ impl RelayCalls<'_> {
 
     /// The engine wants a client to be relayed to a place.
     pub(crate) fn begin_relay(&mut self, client: ConnectionKey, place: u16) {
-        let Some(at) = self.shard.relay_to.get(usize::from(place)).copied().flatten() else {
-            self.fail_relay(client, "its address for relayed clients is unknown, or its name has no address");
-            return;
-        };
-        let home = match TcpStream::connect(at) {
+        match self.shard.ways.to_place(place) {
+            Some(way) => self.connect_relay(client, way),
+            None => self.fail_relay(client, "its address for relayed clients is unknown, or its name has no address"),
+        }
+    }
+
+    /// Changes the ways around cut connections.
+    pub(crate) fn set_detours(&mut self, detours: Arc<Detours>) {
+        self.shard.ways.detours = detours;
+        self.shard.relays.retry_now(self.shard.now.monotonic);
+    }
+
+    fn connect_relay(&mut self, client: ConnectionKey, way: Way) {
+        let home = match TcpStream::connect(way.first()) {
             Ok(home) => home,
             Err(error) => {
-                self.fail_relay(client, &format!("{at}: {error}"));
+                self.fail_relay(client, &format!("{way}: {error}"));
                 return;
             }
         };
-        let key = self.shard.relays.insert(Relay::Connecting { client, home, at });
+        let key = self.shard.relays.insert(Relay::Connecting { client, home, way });
         let token = key.token(HOME);
         let registered = match self.shard.relays.get(key) {
             Some(Relay::Connecting { home, .. }) => {
@@ -55,6 +66,16 @@ impl RelayCalls<'_> {
             return;
         }
         self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Connecting);
+    }
+
+    /// A way to the home of a client has failed. If another one has become known meanwhile, it is taken.
+    fn fail_way(&mut self, client: ConnectionKey, way: Way, why: &str) {
+        let now = self.shard.ways.to(way.home);
+        if now == way {
+            self.fail_relay(client, &format!("{way}: {why}"));
+        } else {
+            self.connect_relay(client, now);
+        }
     }
 
     /// Informs a client that its home is unreachable. The log is rate-limited.
@@ -105,21 +126,21 @@ impl RelayCalls<'_> {
 
     /// The connection to the home was established or has failed.
     fn finish_connecting(&mut self, key: RelayKey) {
-        let Some(Relay::Connecting { client, home, at }) = self.shard.relays.get(key) else { return };
-        let (client, at) = (*client, *at);
+        let Some(Relay::Connecting { client, home, way }) = self.shard.relays.get(key) else { return };
+        let (client, way) = (*client, *way);
         match is_connected(home) {
             Ok(false) => {}
             Ok(true) => self.open_relay(key, client),
             Err(error) => {
                 self.shard.relays.remove(key);
-                self.fail_relay(client, &format!("{at}: {error}"));
+                self.fail_way(client, way, &error.to_string());
             }
         }
     }
 
     /// The home is connected: the client's connection leaves the engine.
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
-        let Some(Relay::Connecting { home, .. }) = self.shard.relays.remove_for_now(key) else { return };
+        let Some(Relay::Connecting { home, way, .. }) = self.shard.relays.remove_for_now(key) else { return };
         let tenant = self.shard.accepting().tenant_to_relay(client);
         let Some(bytes) = self.shard.engine.homes().leave_for_home(client) else {
             // The client has disconnected meanwhile.
@@ -135,7 +156,7 @@ impl RelayCalls<'_> {
         let mut of_client = Follower::default();
         of_client.follow(&bytes);
         let mut output = Output::default();
-        output.append(&header::of(transport.peer(), tenant, self.shard.shared.cluster_secret.as_ref()));
+        output.append(&header::on(way, transport.peer(), tenant, self.shard.shared.cluster_secret.as_ref()));
         output.append(&bytes);
         let registered = flags.has(Flags::REGISTERED);
         let moved = if registered { transport.deregister(self.shard.poll.registry()) } else { Ok(()) };
@@ -194,16 +215,21 @@ impl RelayCalls<'_> {
         }
         while let Some((key, stage)) = self.shard.relays.pop_due(self.shard.heard.until()) {
             match stage {
-                Stage::Connecting => {
-                    if let Some(Relay::Connecting { client, at, .. }) = self.shard.relays.remove(key) {
-                        self.fail_relay(client, &format!("{at} does not answer"));
-                    }
-                }
+                Stage::Connecting => self.end_late_connection(key),
                 Stage::Ending => self.end_relay(key),
                 Stage::Continuing => self.bring_again(key),
             }
         }
         self.retry_moves();
+    }
+
+    /// The home of a client, or a node on the way to it, has not answered in time.
+    fn end_late_connection(&mut self, key: RelayKey) {
+        if matches!(self.shard.relays.get(key), Some(Relay::Open(_))) {
+            self.give_up_carrying(key);
+        } else if let Some(Relay::Connecting { client, way, .. }) = self.shard.relays.remove(key) {
+            self.fail_way(client, way, "no answer");
+        }
     }
 
     pub(super) fn end_relay(&mut self, key: RelayKey) {

@@ -223,6 +223,7 @@ impl OrderCalls<'_> {
             Admin::RenewLease { until } => engine.homes().renew_lease(now, until),
             // The caller may have given up waiting.
             Admin::Served(answer) => drop(answer.send(engine.questions().served())),
+            Admin::Detours(detours) => self.shard.relaying().set_detours(detours),
             Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
             Admin::Service(order) => self.take_service_order(order),
             Admin::Roster(order) => self.shard.peering().set_roster(*order),

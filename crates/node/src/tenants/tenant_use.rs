@@ -34,6 +34,8 @@ pub(super) struct TenantUse {
     /// Messages since the start, and at the last measure.
     taken: AtomicU64,
     measured: AtomicU64,
+    /// Messages are counted: in a cluster, also while no other node is known. So a node that comes finds the demand here.
+    is_measured: AtomicBool,
     /// Messages in a second at the last measure, and whether the share was too small for them.
     demand: AtomicU32,
     is_short: AtomicBool,
@@ -60,8 +62,8 @@ impl TenantUse {
     pub(super) fn take_message(&self, now: u64) -> Option<u64> {
         let rate = u64::from(self.rate.load(Relaxed));
         let each = NANOSECONDS.checked_div(rate)?;
-        // Only other nodes need the count.
-        if self.others.load(Relaxed) != 0 {
+        // Only the nodes of a cluster need the count.
+        if self.is_measured.load(Relaxed) {
             self.taken.fetch_add(1, Relaxed);
         }
         let after = |full_at: u64| full_at.max(now).saturating_add(each);
@@ -73,6 +75,7 @@ impl TenantUse {
 
     /// Measures the messages of these milliseconds.
     pub(super) fn measure(&self, elapsed_ms: u64) {
+        self.is_measured.store(true, Relaxed);
         let taken = self.taken.load(Relaxed);
         let fresh = taken.saturating_sub(self.measured.swap(taken, Relaxed));
         let demand = u32::try_from(fresh.saturating_mul(1000) / elapsed_ms.max(1)).unwrap_or(u32::MAX);

@@ -299,6 +299,24 @@ fn a_rate_is_shared_by_the_demands_of_the_nodes() {
     assert_eq!([per_second(&world, 0), per_second(&world, 1)], [7_500, 500], "only one node is busy");
 }
 
+#[test]
+fn a_node_that_comes_does_not_halve_the_rate_of_a_busy_one() {
+    let quota = TenantQuota { max_message_rate: 8_000, ..TenantQuota::default() };
+    let mut world = World::new(2, &quota);
+    // For two seconds, the first node is alone, and its publishers use the whole rate.
+    for _ in 0..2 {
+        world.announce(0, true);
+        (0..8_000).for_each(|_| assert!(world.nodes[0].take_message(ONE, world.now * 1_000_000).is_some()));
+        world.now += 1_000;
+    }
+    world.announce(0, true);
+    world.announce(1, true);
+    world.arrive(1, 0);
+    world.now += 10_000;
+    let all = (0..20_000).map(|_| world.nodes[0].take_message(ONE, world.now * 1_000_000));
+    assert_eq!(all.filter(|missing| *missing == Some(0)).count(), 7_500);
+}
+
 /// A step of a run of several nodes.
 #[derive(Clone, Debug)]
 enum Step {

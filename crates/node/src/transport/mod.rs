@@ -13,7 +13,7 @@ mod websocket;
 
 use std::fmt;
 use std::io::{self, Read};
-use std::net::{IpAddr, Shutdown};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 
 use mio::event::Source;
@@ -174,7 +174,7 @@ impl Transport {
     }
 
     /// A socket from within the process, for a client elsewhere.
-    pub(crate) fn inside(stream: UnixStream, client: std::net::SocketAddr, tls: Option<Arc<TlsFacts>>) -> Self {
+    pub(crate) fn inside(stream: UnixStream, client: SocketAddr, tls: Option<Arc<TlsFacts>>) -> Self {
         Self::Proxied(Box::new(Proxied::introduced(Self::Unix(stream), client, tls)))
     }
 
@@ -265,6 +265,14 @@ impl Transport {
         match self {
             Self::Proxied(proxied) => proxied.relayed(),
             _ => RelayedConnection::Not,
+        }
+    }
+
+    /// The home that another node asks to carry the client to.
+    pub(crate) fn carry_to(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Proxied(proxied) => proxied.carry_to(),
+            _ => None,
         }
     }
 

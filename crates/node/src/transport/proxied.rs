@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Ended, Input, Proxies, Transport};
 use crate::proxy_protocol::{
-    HEADER_MAX, Header, Progress, ProxyError, RelayedConnection, RelayedTenant, begins_header, parse,
+    HEADER_MAX, Header, HeaderFields, Progress, ProxyError, RelayedConnection, RelayedTenant, begins_header, parse,
 };
 use crate::secret::Secret;
 use crate::tls::TlsFacts;
@@ -37,6 +37,8 @@ struct Known {
     tenant: Option<RelayedTenant>,
     /// A header was there, and its sender's action when a home moves.
     relayed: Option<bool>,
+    /// The home that another node asks to carry the client to.
+    carry_to: Option<SocketAddr>,
 }
 
 impl Proxied {
@@ -79,6 +81,11 @@ impl Proxied {
         }
     }
 
+    /// The home that another node asks to carry the client to.
+    pub(super) fn carry_to(&self) -> Option<SocketAddr> {
+        self.known().carry_to
+    }
+
     fn known(&self) -> Known {
         match self.state {
             State::Known(known) => known,
@@ -112,8 +119,10 @@ impl Proxied {
             Ok(Progress::Complete(header)) => {
                 self.inner.take(room.get_mut(..header.length).unwrap_or_default())?;
                 // Only nodes of the cluster know the secret, and only their listener has it.
-                let relayed = (self.secret.is_some() && header.length > 0).then_some(header.continues);
-                self.state = State::Known(Known { source: header.source, tenant: header.tenant, relayed });
+                let HeaderFields { tenant, continues, carry_to, .. } = header.fields;
+                let relayed = (self.secret.is_some() && header.length > 0).then_some(continues);
+                let carry_to = carry_to.filter(|_| self.secret.is_some());
+                self.state = State::Known(Known { source: header.source, tenant, relayed, carry_to });
                 Ok(Input::Introduced)
             }
             Err(error) => {
@@ -132,8 +141,6 @@ fn judge(arrived: &[u8], expected: bool) -> Result<Progress, ProxyError> {
     match begins_header(arrived) {
         None => Ok(Progress::Partial),
         Some(true) => Err(ProxyError::Untrusted),
-        Some(false) => {
-            Ok(Progress::Complete(Header { length: 0, source: None, tenant: None, proof: None, continues: false }))
-        }
+        Some(false) => Ok(Progress::Complete(Header { length: 0, source: None, fields: HeaderFields::default() })),
     }
 }

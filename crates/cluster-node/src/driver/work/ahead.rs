@@ -445,6 +445,9 @@ impl Preparations {
             if preparation.is_over {
                 let Preparation { to, rounds, has_room, sent, .. } = &*preparation;
                 tracing::debug!(to, rounds, has_room, queues = sent.len(), "a move is prepared");
+                if !sent.is_empty() {
+                    tracing::info!(to, queues = sent.len(), "long queues were sent ahead of their sessions");
+                }
                 let _ = events.send(Event::Prepared(preparation.transfer));
             }
             failure = prepared.err().or(failure);

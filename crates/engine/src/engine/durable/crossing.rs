@@ -6,6 +6,7 @@ use crate::events::reason::Reason;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::moving;
 use crate::flows::contexts::publishing;
+use crate::flows::contexts::subscribing;
 use crate::ids::ShardId;
 use crate::journal::keys::Key;
 use crate::link::record::Record;
@@ -79,6 +80,10 @@ impl StoreCalls<'_> {
                 // Should this process die as well before all shards have come so far.
                 self.engine.state.journal.put(Key::Crossed(number, self.engine.place), |_| {});
             }
+        }
+        if !self.engine.groups.kept.rests {
+            // It serves from the start, so it is in no cluster: a member of a group is here, or nowhere.
+            subscribing!(self.engine).remove_forsaken_groups(now);
         }
         self.engine.recovery.replayed = done;
         if self.engine.place.shard == ShardId(0) {

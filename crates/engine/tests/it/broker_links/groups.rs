@@ -236,3 +236,34 @@ fn messages_beyond_the_limit_of_a_group_are_counted() {
     let got: Vec<String> = member.payloads().into_iter().map(|payload| payload[..1].to_owned()).collect();
     assert_eq!(got, ["0", "1"]);
 }
+
+/// The first of two members is started without the other, with this number of shards, and keeps nothing of a group whose
+/// members were at the other one.
+fn former_member_alone(shards: u16) {
+    let world = World::stored_orchestrators(2, 1);
+    let broker = world.broker("a");
+    let [own, other] = [0, 1].map(|at| v5(&world.name_on(at, "client ")).lasting());
+    let member = world.connect(other.manual());
+    member.subscribe(&shared(&world, "t"), ExactlyOnce);
+    let resident = world.connect(own);
+    resident.subscribe(&shared(&world, "r"), AtLeastOnce);
+    for draft in [message("t", "one").qos1(), message("t", "two").qos2()] {
+        broker.publish(&draft);
+    }
+    let wanted = || world.engine(0, |engine, _| engine.questions().wanted_filters());
+    world.run();
+    assert_eq!(wanted(), 2);
+    world.crash(Crash::now(shards));
+    world.run();
+    assert_eq!(wanted(), 1, "the group of the other one has no member here");
+    world.advance(minutes(2));
+    assert_eq!(world.gauges().kept_deals, 0, "nor are its messages kept");
+    world.crash(Crash::now(shards));
+    world.run();
+    assert_eq!((wanted(), world.gauges().kept_deals), (1, 0), "nothing of it is in the store");
+}
+
+#[test]
+fn a_former_member_alone_forgets_groups_of_others() {
+    [1, 2].into_iter().for_each(former_member_alone);
+}

@@ -86,6 +86,30 @@ fn a_tail_that_fits_into_memory_again_is_not_read() {
     }
 }
 
+/// The messages in flight are as many as the window allows, however few of a queue are in memory.
+#[test]
+fn a_client_that_acknowledges_late_gets_its_whole_window() {
+    for (shards, receive_maximum) in [(1, 150), (2, 150), (1, 1_000)] {
+        let world = stored_with(shards, |settings| {
+            settings.queue.memory_bytes = SHARE;
+            settings.limits.max_inflight = 150;
+        });
+        let texts = fill(&world, 400);
+        let client = world.connect(v5("a").lasting().manual().receive_maximum(receive_maximum));
+        let mut got = Vec::new();
+        while got.len() < texts.len() {
+            world.run();
+            let round = client.messages_among_others();
+            assert_eq!(round.len(), (texts.len() - got.len()).min(150), "of Receive Maximum {receive_maximum}");
+            for next in round {
+                client.puback(next.id.unwrap());
+                got.push(next.text());
+            }
+        }
+        assert_eq!(got, texts);
+    }
+}
+
 #[test]
 fn a_restart_leaves_it_in_the_store_whatever_the_share_is_then() {
     let world = stored_with(1, small);

@@ -1,8 +1,12 @@
 //! Links that go by way of a third node, since the direct connection is cut.
 
+use std::sync::Arc;
+
 use tidegate_node::LinkState::Dialing;
 use tidegate_node::{ClusterView, FlightKind, FlightSubject, LinkTls, Node, NodeName, PeerStatus};
 
+use super::clients::{id_at, relay_clients};
+use super::leaving::move_all;
 use super::proxy::Proxy;
 use super::secured::self_signed;
 use super::world::*;
@@ -203,4 +207,54 @@ fn the_link_to_the_carrier_outlives_a_session_ended_far_away() {
         world.nodes["b"].handle().set_cluster(view.into()).unwrap();
     };
     expect_carrier_kept(forget, "it has closed the connection");
+}
+
+/// Node a reaches the relays of node b through node c.
+fn carried_by_c(world: &World) {
+    let relay = |node: &str| world.nodes[node].local_addresses()[1].socket().unwrap();
+    world.nodes["a"].handle().set_detours(&Arc::new([(relay("b"), relay("c"))].into()));
+}
+
+#[test]
+fn a_client_is_carried_around_a_cut_connection() {
+    let world = World::of(&[("a", 2), ("b", 1), ("c", 2)]);
+    relay_clients(&world);
+    carried_by_c(&world);
+    let mut at_b = world.connect("b", &id_at(&world, "b", "subscriber"));
+    subscribe_at(&mut at_b, "t", 2);
+    let mut at_a = world.connect("a", &id_at(&world, "b", "carried"));
+    for qos in 0..=2 {
+        publish_and_wait(&mut at_a, "t", &[b'0' + qos], qos, false);
+        assert_eq!(receive_message(&mut at_b).payload, qos.to_string());
+    }
+    let [a, b, c] = ["a", "b", "c"].map(|node| world.nodes[node].handle().report().unwrap());
+    assert_eq!((a.shell.relayed, b.shell.relayed, c.shell.relayed), (1, 0, 1));
+    assert_eq!((c.counters.connects_accepted, c.gauges.sessions_connected), (0, 0), "node c sees no client");
+    // Its end crosses, too.
+    assert_eq!(b.gauges.sessions_connected, 2);
+    drop(at_a);
+    until("an end", || world.nodes["b"].handle().report().unwrap().gauges.sessions_connected == 1);
+    world.expect_well();
+}
+
+#[test]
+fn a_carried_client_keeps_its_socket_when_its_home_moves() {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
+    relay_clients(&world);
+    carried_by_c(&world);
+    let mut clients = ["c", "b"].map(|home| {
+        let id = id_at(&world, home, "moves");
+        let mut client = world.connect("a", &id);
+        subscribe_at(&mut client, &id, 1);
+        (client, id)
+    });
+    // One client comes to be carried, the other was.
+    move_all(&mut world, 1, ("c", "b"));
+    for (client, id) in &mut clients {
+        let mut publisher = world.connect("a", &format!("publisher-{id}"));
+        publish_and_wait(&mut publisher, id, b"after", 1, false);
+        assert_eq!(receive_message(client).payload, "after");
+    }
+    let c = world.nodes["c"].handle().report().unwrap();
+    assert!(c.shell.relayed >= 2, "{}", c.shell.relayed);
 }
