@@ -78,12 +78,6 @@ impl Probes {
         let unknown = || Err(Unanswered(ProbeError::Failed.to_string()));
         targets.iter().map(|target| answers.get(target).cloned().unwrap_or_else(unknown)).collect()
     }
-
-    /// How many answers are awaited.
-    #[cfg(test)]
-    pub(super) fn awaited(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// A probe that has been sent and not answered.
