@@ -49,11 +49,16 @@ pub(super) struct Steady {
 struct Point {
     time: Duration,
     demand: f64,
+    #[serde(default)]
     serving: u32,
-    /// All that served was busy. So it is with the first observation of a new resource, if it was busy before.
+    /// All serving resources were busy. The first observation of a new resource counts as full if the one before was.
     #[serde(default)]
     full: bool,
 }
+
+/// The memory, as a list. One of an earlier version ends before the peaks.
+#[derive(Serialize, Deserialize)]
+struct Remembered(Demand, VecDeque<Point>, Option<Duration>, Skew, #[serde(default)] Peaks);
 
 impl Steady {
     pub(super) fn new(settings: &Settings) -> Self {
@@ -399,8 +404,7 @@ impl Policy for Steady {
     }
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
-        let (demand, history, backlog_since, skew, peaks): (Demand, VecDeque<Point>, _, _, _) =
-            serde_json::from_value(memory)?;
+        let Remembered(demand, history, backlog_since, skew, peaks) = serde_json::from_value(memory)?;
         (self.demand, self.history) = (self.demand.recalling(&demand), history);
         (self.backlog_since, self.skew, self.peaks) = (backlog_since, skew, peaks);
         self.history.truncate(Settings::REMEMBERED_MAX as usize);

@@ -80,6 +80,26 @@ fn a_season_continues_after_missed_observations() {
 }
 
 #[test]
+fn a_memory_without_peaks_keeps_the_season() {
+    let settings = Settings { season: Duration::from_secs(600), ..Settings::default() };
+    let mut level = Watched::new(PolicyName::HoltWinters, &settings, 4);
+    for _ in 0..80 {
+        level.see_all(cpu(0.4));
+    }
+    // Earlier versions remembered no peaks, and of a point only its time and demand.
+    let mut memory = level.decider.memory().unwrap();
+    let reactive = memory["remembered"][0].as_array_mut().unwrap();
+    assert!(reactive.pop().unwrap().get("past").is_some());
+    for point in reactive[1].as_array_mut().unwrap() {
+        point.as_object_mut().unwrap().retain(|key, _| key == "time" || key == "demand");
+    }
+    let mut decider = Decider::new(PolicyName::HoltWinters, &settings).unwrap();
+    decider.recall(&memory).unwrap();
+    assert_eq!(decider.memory().unwrap()["remembered"][2], memory["remembered"][2]);
+    assert_eq!(memory["remembered"][2]["learned"], true);
+}
+
+#[test]
 fn the_memory_of_another_policy_is_discarded() {
     let remembered = |name: PolicyName, settings: &Settings| {
         let mut level = Watched::new(name, settings, 1);
