@@ -25,8 +25,8 @@ const TREND_MAX: f64 = 2.0;
 const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity that counts for working off a backlog, as a fraction of the planned resources.
 const SPARE_MIN: f64 = 0.01;
-/// The busy part of the serving resources from which more may be asked for than the demand shows, since publishers wait
-/// for acknowledgements.
+/// The busy part of the serving resources from which the demand may be higher than it shows, since publishers wait for
+/// acknowledgements.
 const FULL: f64 = 0.95;
 /// Number of windows with a remembered crest.
 const CRESTS_WITHIN: u32 = 12;
@@ -166,23 +166,31 @@ impl Steady {
         for_demand.max(self.to_work_off(middle, waiting))
     }
 
-    /// Since when each observation asks for more than `limit`, or shows that all resources of its time were busy.
-    fn above_since(&self, limit: f64) -> Option<Duration> {
+    /// Since when each observation asks for more than `limit`, or shows that all resources of its time were busy. Only
+    /// while all are still busy and none starts: else the demand itself shows.
+    fn busy_since(&self, limit: f64, seen: &LevelObservation<'_>) -> Option<Duration> {
+        let is_busy = seen.pending == 0 && self.history.back().is_some_and(|point| point.full);
         let asks = |point: &&Point| point.demand > limit || point.full;
-        self.history.iter().rev().take_while(asks).last().map(|point| point.time)
+        let first = self.history.iter().rev().take_while(asks).last().filter(|_| is_busy)?;
+        Some(first.time)
     }
 
     fn grow(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let limit = self.trip() * f64::from(planned);
         let run = self.run_above(limit);
-        run.first()?;
-        let lasted = seen.time.saturating_sub(self.above_since(limit)?);
-        let needed = self.needed(&run, reading, seen).max(planned.saturating_add(1));
+        let (since, longer) = (run.first()?.time, self.longer_than_a_peak());
+        let lasted = seen.time.saturating_sub(since);
+        let busy = self.busy_since(limit, seen).map(|since| seen.time.saturating_sub(since));
+        // The run may be a peak on top of the work that has kept all busy for longer: only that work counts.
+        let (lasted, needed) = match busy {
+            Some(busy) if lasted < longer && busy >= longer => (busy, self.resources_for(f64::from(seen.serving))),
+            _ => (lasted, self.needed(&run, reading, seen)),
+        };
+        let needed = needed.max(planned.saturating_add(1));
         let text = format!("a demand of {:.2} resources asks for {needed}, {planned} are planned", reading.resources);
         let proposal = self.proposal(Rule::SustainedDemand, reading, planned, text);
         let wanted = Change::between(planned, needed);
-        let longer = self.longer_than_a_peak();
         if lasted < longer {
             return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed: longer }));
         }

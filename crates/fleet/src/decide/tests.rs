@@ -345,6 +345,31 @@ fn the_default_does_not_wait_again_when_all_stay_busy() {
 }
 
 #[test]
+fn a_peak_on_busy_brokers_asks_for_no_more_than_their_work() {
+    let grown = || {
+        let mut level = watched(PolicyName::Default, 1);
+        level.see_all(full(0.5, 0.0));
+        let changes: Vec<u32> = (0..4).map(|_| level.see_all(full(1.0, 8.0)).change.count()).collect();
+        assert_eq!(changes, [0, 0, 0, 1]);
+        level
+    };
+    // 1200/s more than one broker handles, while another one starts.
+    let mut level = grown();
+    level.pending = 1;
+    assert!(matches!(level.see_all(full(1.0, 18_000.0)).explanation.held_back[..], [HeldBack::MayBePeak { .. }]));
+    // The same on two that are busy: their work at 70 % asks for a third, the peak would ask for twenty.
+    let mut level = grown();
+    level.serving = 2;
+    assert_eq!(level.see(&[full(1.0, 8.0), full(0.4, 0.0)]).change, Change::Hold);
+    assert_eq!(level.see_all(full(1.0, 9000.0)).change, Change::Grow(1));
+    // Brokers that are not busy show their demand, so it must last.
+    let mut level = grown();
+    level.serving = 2;
+    assert_eq!(level.see(&[full(1.0, 8.0), full(0.4, 0.0)]).change, Change::Hold);
+    assert!(matches!(level.see_all(full(0.9, 0.0)).explanation.held_back[..], [HeldBack::MayBePeak { .. }]));
+}
+
+#[test]
 fn the_default_does_not_take_working_off_for_demand() {
     let mut level = watched(PolicyName::Default, 1);
     level.see_all(full(0.6, 0.0));
