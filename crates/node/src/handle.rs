@@ -83,11 +83,6 @@ impl NodeHandle {
         &self.brokers
     }
 
-    /// The shard that a node of one shard has.
-    pub(crate) fn first_inbox(&self) -> Option<ShardSender> {
-        self.inboxes.first().cloned()
-    }
-
     /// The shards of the nodes within this one.
     fn inner_inboxes(&self) -> Vec<ShardSender> {
         self.identities().map(Within::inboxes).unwrap_or_default()

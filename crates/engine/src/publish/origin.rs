@@ -2,7 +2,7 @@
 
 use crate::topics::origin::HEAD;
 
-/// Writes origins. Those of one millisecond differ in number and client id only, so their other parts are kept as text.
+/// Writes origins. Origins of one millisecond differ in number and client id only, so their other parts are kept as text.
 #[derive(Debug)]
 pub(crate) struct OriginWriter {
     /// The origin and the time of the kept parts.

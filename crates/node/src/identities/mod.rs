@@ -192,7 +192,7 @@ impl Identities {
         let Some(Entry::Starting(waiting)) = state.users.remove(user) else { return };
         let started = if state.stops { Err(EnterError::NotNow) } else { started };
         let door = started.and_then(|node| {
-            let inbox = node.handle().first_inbox().ok_or(EnterError::NotNow)?;
+            let inbox = node.handle().inboxes().first().cloned().ok_or(EnterError::NotNow)?;
             let pass = Arc::new(Pass);
             let door = Door::new(&inbox, &pass);
             for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {

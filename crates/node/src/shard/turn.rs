@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
+use tidegate_engine::{ConnectionKey, Event, MembershipChange, MembershipOutcome, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::limits::{
@@ -183,12 +183,7 @@ impl OrderCalls<'_> {
                 engine.control().set_limits(&settings);
                 let _ = done.send(());
             }
-            Admin::Membership { changes, answer } => {
-                let made = changes.iter().map(|change| engine.insiders().change_membership(now, change)).collect();
-                // Later requests to the other shards arrive after this batch.
-                self.shard.send_batches();
-                self.shard.peering().answer_committed(answer, made);
-            }
+            Admin::Membership { changes, answer } => self.shard.change_memberships(&changes, answer),
             Admin::Why { subject, tenant, answer } => {
                 let mut known = flight.answer(&subject, tenant);
                 if let FlightSubject::Client(client_id) = &subject {
@@ -242,6 +237,14 @@ impl OrderCalls<'_> {
 }
 
 impl Shard {
+    fn change_memberships(&mut self, changes: &[MembershipChange], answer: Sender<Vec<MembershipOutcome>>) {
+        let now = self.now;
+        let made = changes.iter().map(|change| self.engine.insiders().change_membership(now, change)).collect();
+        // Later requests to the other shards arrive after this batch.
+        self.send_batches();
+        self.peering().answer_committed(answer, made);
+    }
+
     fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {
         // Dropping a listener closes it, and removes the file of a Unix socket.
         self.acceptors.clear();

@@ -15,6 +15,7 @@ use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::image::connection::{EDGE_STOPS, RELAY_FRAME};
 use crate::link::record::Record;
+use crate::memory::MemoryUse;
 use crate::now::Now;
 use crate::orchestrator::broker_link::BrokerLinks;
 use crate::publish::pipeline::Progress;
@@ -78,50 +79,46 @@ fn max_packet_size(listener: Option<&ListenerSettings>, broker_links: &BrokerLin
     }
 }
 
+/// Adds bytes that arrived to the rest of the input before them.
+fn append_to_tail(memory: &mut MemoryUse, phase: Phase, tail: &mut Vec<u8>, bytes: &[u8]) {
+    memory.held += bytes.len() as u64;
+    if phase == Phase::AwaitConnect {
+        memory.connect_bytes -= tail.len() as u64;
+    }
+    memory.input_bytes += bytes.len() as u64;
+    tail.extend_from_slice(bytes);
+}
+
 impl Engine {
     /// Takes bytes that arrived on a connection, split anywhere.
-    pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
+    pub fn handle_input(&mut self, now: Now, key: ConnectionKey, mut bytes: &[u8]) {
         self.state.counters.bytes_in += bytes.len() as u64;
         self.state.journal.now = now;
         self.state.tenants.look_at_rates();
         if self.state.connections.get(key).is_none() {
             return;
         }
-        self.take_input(now, key, bytes);
-        parking!(self).check_output(key);
-        // A refused packet has ended its connection, and other publishers may continue.
-        self.after_frame(now);
-    }
-
-    fn take_input(&mut self, now: Now, key: ConnectionKey, mut bytes: &[u8]) {
         while let Some(connection) = self.state.connections.get_mut(key) {
-            let Some(tail) = connection.tail.take() else {
+            let phase = connection.phase;
+            let Some(mut tail) = connection.tail.take() else {
                 let taken = self.take_frames(now, key, bytes);
                 let payer = self.state.connections.note_arrival(now, key, taken);
                 self.state.meters.count_input(payer, taken);
-                return self.keep_tail(now, key, &bytes[taken..]);
+                self.keep_tail(now, key, &bytes[taken..]);
+                break;
             };
-            let len = if connection.phase == Phase::Open { len_to_complete(&tail, bytes) } else { bytes.len() };
+            let len = if phase == Phase::Open { len_to_complete(&tail, bytes) } else { bytes.len() };
             let (first, behind) = bytes.split_at(len);
-            self.take_behind_tail(now, key, tail, first);
+            append_to_tail(&mut self.state.memory, phase, &mut tail, first);
+            self.take_frames_of_tail(now, key, tail);
             if behind.is_empty() {
-                return;
+                break;
             }
             bytes = behind;
         }
-    }
-
-    /// Takes bytes that arrived behind the rest of the input before.
-    #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
-    fn take_behind_tail(&mut self, now: Now, key: ConnectionKey, mut tail: Box<Vec<u8>>, bytes: &[u8]) {
-        let Some(connection) = self.state.connections.get(key) else { return };
-        self.state.memory.held += bytes.len() as u64;
-        if connection.phase == Phase::AwaitConnect {
-            self.state.memory.connect_bytes -= tail.len() as u64;
-        }
-        self.state.memory.input_bytes += bytes.len() as u64;
-        tail.extend_from_slice(bytes);
-        self.take_frames_of_tail(now, key, tail);
+        parking!(self).check_output(key);
+        // A refused packet has ended its connection, and other publishers may continue.
+        self.after_frame(now);
     }
 
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]

@@ -65,7 +65,7 @@ impl Brokers {
     }
 }
 
-/// The connections to a broker: that of this process, and those of dead orchestrators.
+/// The connections to a broker: that of this process, and connections of dead orchestrators.
 pub(crate) fn links_to(all: &BTreeMap<BrokerLinkKey, BrokerLink>, broker: &str) -> Vec<BrokerLinkKey> {
     let is_of = |name: &str| name == broker || name.rsplit_once('@').is_some_and(|(of, _)| of == broker);
     all.iter().filter(|(_, broker_link)| is_of(&broker_link.name)).map(|(key, _)| *key).collect()

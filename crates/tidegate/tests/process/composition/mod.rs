@@ -40,10 +40,12 @@ const BROKER: [Feature; 18] = [
 /// The features that a fleet adds.
 const FLEET: [Feature; 3] = [Feature::Manager, Feature::Machines, Feature::Dns];
 
-/// Uses all features of a stage: those of one process, the ones given by the set-up, and the others that it notes.
+/// Uses all features of a stage: the features of one process, of the set-up, and the others that it notes.
 fn uses(mut stage: Stage, by_setup: &[Feature], others: &[Feature]) {
     stage.use_all();
-    by_setup.iter().for_each(|feature| stage.note(*feature));
+    for feature in by_setup {
+        stage.note(*feature);
+    }
     stage.used_just(&[&BROKER[..], by_setup, others].concat());
 }
 
