@@ -69,7 +69,9 @@ pub(super) fn tell(
         let advert = adverts.get(*name);
         let mqtt = advert.filter(|_| redirect != Redirect::Off).map(|advert| advert.addresses.mqtt.clone());
         told.references.push(mqtt.unwrap_or_default());
-        told.relays.push(advert.and_then(|advert| advert.addresses.relay.parse().ok()));
+        // This node relays no client to itself, and carries none.
+        let other = advert.filter(|_| *name != own);
+        told.relays.push(other.and_then(|advert| advert.addresses.relay.parse().ok()));
         let address = advert.and_then(|advert| advert.addresses.cluster.parse().ok());
         if let (Some(advert), Some(address), Ok(peer)) = (advert, address, NodeName::new(name))
             && *name != own
@@ -129,6 +131,7 @@ mod tests {
         assert_eq!((told.homes[0], told.homes[1]), (Home::Nowhere, Home::At(1)));
         assert_eq!((told.homes[2], told.homes[3]), (Home::Here, Home::At(1)));
         assert_eq!((told.references[1].as_str(), told.relays[1].map(|at| at.port())), ("host:5", Some(6)));
+        assert_eq!(told.relays[0], None, "it carries no client to itself");
         let peers: Vec<_> = told.view.peers.iter().map(|peer| (peer.name.as_str(), peer.incarnation)).collect();
         assert_eq!(peers, [("b", 5)]);
         let works = |at: usize| told.view.homes[at].as_ref().map(NodeName::as_str);

@@ -11,6 +11,7 @@ pub(crate) mod follower;
 pub(crate) mod frame;
 pub(crate) mod goodbye;
 pub(crate) mod header;
+pub(crate) mod introduction;
 pub(crate) mod pair;
 mod place;
 pub(crate) mod search;

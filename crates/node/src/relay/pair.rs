@@ -9,6 +9,7 @@ use super::end::{self, End};
 use super::follower::Follower;
 use super::frame::{Parcel, RelayFrame};
 use super::goodbye::Goodbye;
+use super::introduction::Introduction;
 use super::search::Search;
 use super::sieve::Sieve;
 use super::{CLIENT, HOME};
@@ -54,7 +55,7 @@ pub(crate) enum MoveStage {
     /// This node stops: last bytes are written, and further input is dropped.
     Stopping,
     /// The client belongs to a relay of another node, which has asked to carry its bytes to this home.
-    Carried { home: SocketAddr },
+    Carried { home: SocketAddr, introduction: Introduction },
 }
 
 /// The result of moving bytes.
@@ -131,13 +132,19 @@ impl Pair {
 
     /// Carries bytes between another node and the home of its client, as they are.
     fn pump_carried(&mut self, buffer: &mut [u8]) -> bool {
-        let [node, home] = &mut self.ends;
-        let as_they_are = |bytes: &[u8], out: &mut Output| {
+        let Self { ends: [node, home], sent, stage: MoveStage::Carried { introduction, .. }, .. } = self else {
+            return false;
+        };
+        let mut more = end::carry(node, home, buffer, |bytes, out: &mut Output| {
+            let Some(packets) = introduction.pass(bytes) else { return true };
+            sent.follow(packets);
             out.append(bytes);
             false
-        };
-        let mut more = end::carry(node, home, buffer, as_they_are);
-        more |= end::carry(home, node, buffer, as_they_are);
+        });
+        more |= end::carry(home, node, buffer, |bytes, out| {
+            out.append(bytes);
+            false
+        });
         for (from, to) in [(CLIENT, HOME), (HOME, CLIENT)] {
             if self.ends[from].has_ended() {
                 self.ends[to].finish(buffer);
@@ -162,8 +169,12 @@ impl Pair {
     /// one than the client.
     pub(crate) fn begin_to_stop(&mut self) {
         let [client, home] = &mut self.ends;
-        let is_heard = matches!(self.stage, MoveStage::Open | MoveStage::Continuing { .. }) && !client.has_ended();
-        if is_heard && self.sent.is_at_beginning() {
+        let is_heard = match &self.stage {
+            MoveStage::Open | MoveStage::Continuing { .. } => true,
+            MoveStage::Carried { introduction, .. } => introduction.is_complete(),
+            MoveStage::Leaving | MoveStage::Stopping => false,
+        };
+        if is_heard && !client.has_ended() && self.sent.is_at_beginning() {
             home.append(&EDGE_STOPS);
         }
         if self.sieve.is_between_packets()

@@ -270,6 +270,7 @@ mod tests {
     use super::super::follower::Follower;
     use super::super::frame::Parcel;
     use super::super::goodbye::Goodbye;
+    use super::super::introduction::Introduction;
     use super::super::pair::MoveStage;
     use super::super::search::Search;
     use super::super::sieve::Sieve;
@@ -362,7 +363,7 @@ mod tests {
                 goodbye: Goodbye::Never,
                 sieve: Sieve::default(),
                 sent: Follower::default(),
-                stage: MoveStage::Carried { home },
+                stage: MoveStage::Carried { home, introduction: Introduction::Complete },
                 origin: ClientOrigin { listener: ListenerId(0), tenant: None },
             };
             let key = relays.insert(Relay::Open(Box::new(pair)));

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use mio::Interest;
 use mio::event::Source as _;
 use mio::net::TcpStream;
-use tidegate_engine::ConnectionKey;
+use tidegate_engine::{ConnectionKey, Reason};
 
 use crate::relay::end::End;
 use crate::relay::follower::Follower;
 use crate::relay::goodbye::Goodbye;
+use crate::relay::introduction::Introduction;
 use crate::relay::pair::MoveStage;
 use crate::relay::sieve::Sieve;
 use crate::relay::slots::Stage;
@@ -25,7 +26,8 @@ impl RelayCalls<'_> {
         let dialed = if self.shard.ways.has_home(home) { TcpStream::connect(home).ok() } else { None };
         let Some(mut dialed) = dialed else {
             self.note_not_carried(home);
-            return self.shard.sockets().lose(key);
+            let (now, reason) = (self.shard.now, Reason::HomeUnreachable);
+            return self.shard.engine.handle_transport_failed(now, key, reason, "this node does not reach the home");
         };
         let listener = self.shard.table.listener(key);
         self.shard.engine.release_connection(key);
@@ -49,7 +51,7 @@ impl RelayCalls<'_> {
             goodbye: Goodbye::Never,
             sieve: Sieve::default(),
             sent: Follower::default(),
-            stage: MoveStage::Carried { home },
+            stage: MoveStage::Carried { home, introduction: Introduction::Partial(Vec::new()) },
             origin: ClientOrigin { listener, tenant: None },
         };
         self.shard.counters.relayed += 1;
@@ -58,10 +60,11 @@ impl RelayCalls<'_> {
         self.pump_relay(relay);
     }
 
-    /// The home of a client that is carried does not answer. The end of the connection informs the client's node.
+    /// The home of a client that is carried refuses the connection, or does not answer. The end of the connection informs
+    /// the client's node.
     pub(super) fn give_up_carrying(&mut self, key: RelayKey) {
         if let Some(Relay::Open(pair)) = self.shard.relays.get(key)
-            && let MoveStage::Carried { home } = pair.stage
+            && let MoveStage::Carried { home, .. } = pair.stage
         {
             self.note_not_carried(home);
         }

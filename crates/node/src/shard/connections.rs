@@ -220,8 +220,9 @@ impl SocketCalls<'_> {
             if !self.shard.admission().admit_introduced(key) {
                 return;
             }
-            let carry_to = self.shard.table.get(key).and_then(|(_, transport)| transport.carry_to());
-            if let Some(home) = carry_to {
+            // A connection that is being closed begins nothing.
+            let open = self.shard.table.get(key).filter(|(flags, _)| !flags.has(Flags::CLOSING));
+            if let Some(home) = open.and_then(|(_, transport)| transport.carry_to()) {
                 return self.shard.relaying().begin_to_carry(key, home);
             }
             self.shard.accepting().preset(key);

@@ -98,9 +98,14 @@ impl RelayCalls<'_> {
                 self.end_farewell(key);
             }
             Some(Relay::Open(pair)) => {
+                let is_refused = side == HOME && pair.awaits_connection() && event.is_error();
                 let end = &mut pair.ends[usize::from(side != CLIENT)];
                 end.note(event);
-                self.pump_relay(key);
+                if is_refused {
+                    self.give_up_carrying(key);
+                } else {
+                    self.pump_relay(key);
+                }
             }
             None => {}
         }

@@ -1,7 +1,11 @@
 //! Links that go by way of a third node, since the direct connection is cut.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tidegate_engine::Reason;
 use tidegate_node::LinkState::Dialing;
 use tidegate_node::{ClusterView, FlightKind, FlightSubject, LinkTls, Node, NodeName, PeerStatus};
 
@@ -10,6 +14,7 @@ use super::leaving::move_all;
 use super::proxy::Proxy;
 use super::secured::self_signed;
 use super::world::*;
+use crate::wire::{Client, connect};
 
 /// Nodes with a wire between each pair of them in `wired`, the one with the smaller name first.
 fn wired(nodes: &[&str], wired: &[(&str, &str)], tls: fn() -> Option<LinkTls>) -> (World, Vec<Proxy>) {
@@ -164,7 +169,7 @@ fn a_node_that_leaves_says_goodbye_around_a_cut_link() {
         wait_through(&world, "a", "b", Some("c"));
         let staying = if leaving == "a" { "b" } else { "a" };
         let resets = world.status(staying).total.resets;
-        let stopped = world.nodes.remove(leaving).unwrap().stop(std::time::Duration::from_secs(60));
+        let stopped = world.nodes.remove(leaving).unwrap().stop(Duration::from_secs(60));
         assert!(stopped.drained);
         let told = told(&world, staying);
         assert!(told.contains(&format!("node {leaving}: it said goodbye")), "{told:?}");
@@ -209,17 +214,21 @@ fn the_link_to_the_carrier_outlives_a_session_ended_far_away() {
     expect_carrier_kept(forget, "it has closed the connection");
 }
 
-/// Node a reaches the relays of node b through node c.
-fn carried_by_c(world: &World) {
-    let relay = |node: &str| world.nodes[node].local_addresses()[1].socket().unwrap();
-    world.nodes["a"].handle().set_detours(&Arc::new([(relay("b"), relay("c"))].into()));
+/// The address of a node for relayed clients.
+fn relay_of(world: &World, node: &str) -> SocketAddr {
+    world.nodes[node].local_addresses()[1].socket().unwrap()
+}
+
+/// Node a reaches this home through node c.
+fn go_through_c(world: &World, home: SocketAddr) {
+    world.nodes["a"].handle().set_detours(&Arc::new([(home, relay_of(world, "c"))].into()));
 }
 
 #[test]
 fn a_client_is_carried_around_a_cut_connection() {
     let world = World::of(&[("a", 2), ("b", 1), ("c", 2)]);
     relay_clients(&world);
-    carried_by_c(&world);
+    go_through_c(&world, relay_of(&world, "b"));
     let mut at_b = world.connect("b", &id_at(&world, "b", "subscriber"));
     subscribe_at(&mut at_b, "t", 2);
     let mut at_a = world.connect("a", &id_at(&world, "b", "carried"));
@@ -238,10 +247,87 @@ fn a_client_is_carried_around_a_cut_connection() {
 }
 
 #[test]
+fn a_node_carries_to_homes_of_its_table_only() {
+    let world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
+    relay_clients(&world);
+    go_through_c(&world, relay_of(&world, "b"));
+    world.nodes["c"].handle().set_homes(None).unwrap();
+    let mut client = Client::dial(&world.nodes["a"].local_addresses()[0]);
+    client.send(&connect(&id_at(&world, "b", "carried")));
+    assert_eq!(client.rest(), b"");
+    let c = world.nodes["c"].handle().report().unwrap();
+    assert_eq!((c.shell.relayed, c.shell.relays_failed), (0, 1));
+    assert_eq!(c.counters.connects_refused[Reason::HomeUnreachable.number()], 1);
+    assert_eq!(world.nodes["b"].handle().report().unwrap().counters.connects_accepted, 0);
+}
+
+#[test]
+fn a_client_whose_home_refuses_the_carrier_is_closed() {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    world.relays.insert("b".to_owned(), gone);
+    relay_clients(&world);
+    go_through_c(&world, gone);
+    let mut client = Client::dial(&world.nodes["a"].local_addresses()[0]);
+    client.send(&connect(&id_at(&world, "b", "carried")));
+    assert_eq!(client.rest(), b"");
+    let c = world.nodes["c"].handle().report().unwrap();
+    assert_eq!((c.shell.relayed, c.shell.relays_failed), (1, 1));
+}
+
+#[test]
+fn a_carrying_node_that_stops_loses_no_client() {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
+    relay_clients(&world);
+    go_through_c(&world, relay_of(&world, "b"));
+    let client = world.connect("a", &id_at(&world, "b", "carried"));
+    let rest = std::thread::spawn(move || client.rest());
+    let stopped = world.nodes.remove("c").unwrap().stop(Duration::from_secs(60));
+    assert!(stopped.drained);
+    assert_eq!(rest.join().unwrap(), b"");
+    let ends = || {
+        let ends = world.nodes["b"].handle().report().unwrap().counters.disconnects;
+        [Reason::UseAnotherServer, Reason::ConnectionLost].map(|reason| ends[reason.number()])
+    };
+    until("an end", || ends() != [0, 0]);
+    assert_eq!(ends(), [1, 0], "its will waits until it has connected elsewhere");
+}
+
+#[test]
+fn a_node_that_stops_begins_to_carry_no_client() {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
+    relay_clients(&world);
+    // A request to carry, as node a sends it.
+    let between = TcpListener::bind("127.0.0.1:0").unwrap();
+    let detour = (relay_of(&world, "b"), between.local_addr().unwrap());
+    world.nodes["a"].handle().set_detours(&Arc::new([detour].into()));
+    let id = id_at(&world, "b", "carried");
+    let mut client = Client::dial(&world.nodes["a"].local_addresses()[0]);
+    client.send(&connect(&id));
+    let (mut asking, _) = between.accept().unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(&connect(&id)) {
+        let mut some = [0; 1024];
+        let length = asking.read(&mut some).unwrap();
+        request.extend_from_slice(&some[..length]);
+    }
+    let mut late = TcpStream::connect(relay_of(&world, "c")).unwrap();
+    let connections = || world.nodes["c"].handle().report().unwrap().gauges.connections;
+    until("a connection", || connections() == 1);
+    let stopping = world.nodes.remove("c").unwrap();
+    let stopping = std::thread::spawn(move || stopping.stop(Duration::from_secs(20)));
+    // Node c has closed its side, and waits for the end of the other.
+    assert_eq!(late.read(&mut [0]).unwrap(), 0);
+    late.write_all(&request).unwrap();
+    assert!(stopping.join().unwrap().drained);
+    assert_eq!(world.nodes["b"].handle().report().unwrap().counters.connects_accepted, 0);
+}
+
+#[test]
 fn a_carried_client_keeps_its_socket_when_its_home_moves() {
     let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
     relay_clients(&world);
-    carried_by_c(&world);
+    go_through_c(&world, relay_of(&world, "b"));
     let mut clients = ["c", "b"].map(|home| {
         let id = id_at(&world, home, "moves");
         let mut client = world.connect("a", &id);
