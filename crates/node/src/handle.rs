@@ -83,11 +83,6 @@ impl NodeHandle {
         &self.brokers
     }
 
-    /// The shards of the nodes within this one.
-    fn inner_inboxes(&self) -> Vec<ShardSender> {
-        self.identities().map(Within::inboxes).unwrap_or_default()
-    }
-
     /// The writer of bans to the store.
     pub(crate) fn stored_bans(&self) -> &Arc<StoredBans> {
         &self.stored_bans
@@ -103,7 +98,7 @@ impl NodeHandle {
         &self.admission
     }
 
-    #[cfg(test)]
+    /// The inboxes of its shards.
     pub(crate) fn inboxes(&self) -> &[ShardSender] {
         &self.inboxes
     }
@@ -178,7 +173,7 @@ impl NodeHandle {
             answers
         };
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
-        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
+        let inner: Vec<_> = self.identities().map(Within::inboxes).unwrap_or_default().iter().map(ask).collect();
         let until = Instant::now() + ANSWER_TIMEOUT;
         let mut answers = all_of(&asked, until)?;
         // A node within this one may be ending.

@@ -14,6 +14,7 @@ use tidegate_engine::{
 use super::{ANSWER_TIMEOUT, NoAnswer, NodeHandle, wait_until};
 use crate::admission::{Ban, BanError, BanRecord, BanTarget};
 use crate::flight::{FlightAnswer, FlightSubject};
+use crate::inner::Within;
 use crate::orders::{Admin, ShardSender, ToShard};
 
 /// The clients of a node. Every call waits for the shards.
@@ -146,7 +147,7 @@ impl NodeClients<'_> {
             answers
         };
         let here = ask(self.node.inboxes.get(usize::from(home.0)).ok_or(NoAnswer { shard: home })?);
-        let inner: Vec<_> = self.node.inner_inboxes().iter().map(ask).collect();
+        let inner: Vec<_> = self.node.identities().map(Within::inboxes).unwrap_or_default().iter().map(ask).collect();
         let until = Instant::now() + ANSWER_TIMEOUT;
         let found = inner.iter().filter(|answers| wait_until(ShardId(0), answers, until).unwrap_or(false)).count();
         Ok(wait_until(home, &here, until)? || found > 0)
