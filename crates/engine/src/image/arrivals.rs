@@ -33,10 +33,25 @@ const PASSED_MAX: usize = 1 << 16;
 pub(crate) struct Arrivals {
     /// In the order in which they came. A partition belongs to its last one.
     all: VecDeque<Arrival>,
-    /// Messages passed on to these partitions.
-    passed: BTreeMap<Id, Partitions>,
+    /// Messages passed on.
+    passed: BTreeMap<Id, Passed>,
     /// The number of the next one.
     next: u64,
+}
+
+/// The partitions to which a message was passed on.
+#[derive(Debug, Default)]
+struct Passed {
+    to: Partitions,
+    is_stored: bool,
+}
+
+impl Passed {
+    fn store(&self, journal: &mut Journal, (origin, number): Id) {
+        if self.is_stored {
+            journal.put(Key::Passed(origin, number), |out| put_partitions(out, self.to));
+        }
+    }
 }
 
 /// Partitions that have come together.
@@ -154,7 +169,7 @@ impl Arrivals {
 
     /// The arrived partitions that have a message.
     fn having(&self, id: &MessageId, is_here: bool) -> Partitions {
-        let passed = self.passed.get(&number_of(id)).copied().unwrap_or_default();
+        let passed = self.passed.get(&number_of(id)).map(|passed| passed.to).unwrap_or_default();
         self.all.iter().fold(passed, |all, arrival| all.with(arrival.having(id, is_here)))
     }
 
@@ -171,13 +186,11 @@ impl Arrivals {
     /// A message was passed on to partitions.
     pub(crate) fn note_passed(&mut self, journal: &mut Journal, id: &MessageId, message: &MessageRef, to: Partitions) {
         let id = number_of(id);
-        let having = self.passed.entry(id).or_default();
-        *having = having.with(to);
-        let having = *having;
+        let passed = self.passed.entry(id).or_default();
+        passed.to = passed.to.with(to);
         // A message of QoS 1 may come twice after a restart.
-        if journal.is_on() && message.qos == QoS::ExactlyOnce {
-            journal.put(Key::Passed(id.0, id.1), |out| put_partitions(out, having));
-        }
+        passed.is_stored |= journal.is_on() && message.qos == QoS::ExactlyOnce;
+        passed.store(journal, id);
         // Better twice than memory without a bound.
         while self.passed.len() > PASSED_MAX {
             if let Some((id, _)) = self.passed.pop_first() {
@@ -290,12 +303,16 @@ impl Arrivals {
         if partitions.is_empty() {
             return;
         }
-        self.passed.retain(|id, having| {
-            *having = having.without(partitions);
-            if having.is_empty() {
+        self.passed.retain(|id, passed| {
+            let left = passed.to.without(partitions);
+            if left.is_empty() {
                 delete_passed(journal, *id);
+            } else if left != passed.to {
+                // Otherwise a partition that comes once more would count as having the message after a restart.
+                passed.to = left;
+                passed.store(journal, *id);
             }
-            !having.is_empty()
+            !left.is_empty()
         });
     }
 
@@ -322,8 +339,8 @@ impl Arrivals {
         if !resident.is_empty() {
             lists.push((resident, seen.clone()));
         }
-        for (id, having) in &self.passed {
-            let of = having.among(partitions);
+        for (id, passed) in &self.passed {
+            let of = passed.to.among(partitions);
             let id = MessageId { origin: id.0, number: id.1, entered: 0, publisher: 0, retain: false };
             match lists.iter_mut().find(|(known, _)| *known == of) {
                 _ if of.is_empty() => {}
@@ -360,7 +377,7 @@ impl Arrivals {
     pub(crate) fn restore_passed(&mut self, id: Id, value: &[u8]) -> Result<(), WireError> {
         let mut reader = WireReader::new(value);
         let to = Partitions::read(&mut reader)?;
-        self.passed.insert(id, to);
+        self.passed.insert(id, Passed { to, is_stored: true });
         if reader.is_empty() { Ok(()) } else { Err(WireError { reading: "the end of a set of partitions" }) }
     }
 }
@@ -368,5 +385,46 @@ impl Arrivals {
 fn delete_passed(journal: &mut Journal, (origin, number): Id) {
     if journal.is_on() {
         journal.delete(Key::Passed(origin, number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ShardId, TenantId};
+    use crate::message::Publication;
+    use crate::settings::Durability;
+
+    /// The partitions to which messages were passed on, as a restart reads them from the store.
+    fn restored(journal: &mut Journal) -> Result<Arrivals, WireError> {
+        let (mut arrivals, operations) = (Arrivals::default(), journal.take().expect("a batch").operations);
+        let mut reader = WireReader::new(&operations);
+        while !reader.is_empty() {
+            let is_put = reader.u8("an operation")? == 1;
+            let len = reader.u16("the length of a key")?;
+            let key = Key::read(reader.take(usize::from(len), "a key")?)?;
+            let value = if is_put { reader.bytes("a value")? } else { &[] };
+            match key {
+                Key::Passed(origin, number) if is_put => arrivals.restore_passed((origin, number), value)?,
+                Key::Passed(origin, number) => drop(arrivals.passed.remove(&(origin, number))),
+                _ => {}
+            }
+        }
+        Ok(arrivals)
+    }
+
+    #[test]
+    fn a_restart_knows_which_partitions_were_forgotten() {
+        let (now, mut arrivals) = (Now::default(), Arrivals::default());
+        let mut journal = Journal::new(Durability::Commit, ShardId(0), now);
+        let id = MessageId { origin: 1, number: 2, entered: 0, publisher: 0, retain: false };
+        let message =
+            Publication::new(TenantId::DEFAULT, "t", QoS::ExactlyOnce, false, &[], Millis::NEVER, b"x", 0).keep();
+        let [leaves, stays] = [3, 4].map(|number| Partitions::of(PartitionId(number)));
+        arrivals.note_passed(&mut journal, &id, &message, leaves.with(stays));
+        arrivals.forget(now, &mut journal, leaves);
+        for known in [&arrivals, &restored(&mut journal).expect("operations")] {
+            assert_eq!(known.lacking(leaves.with(stays), &id, false), leaves);
+        }
     }
 }

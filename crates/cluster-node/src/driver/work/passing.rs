@@ -234,10 +234,11 @@ impl Worker {
         {
             self.complain(&error, "messages of brokers are queued for partitions that are not here");
         }
+        // Before their moves end: messages kept back for them are dealt to no group here, since their home deals them.
+        self.forget(left);
         if let Err(error) = self.receiving.end(&self.node, left) {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
-        self.forget(left);
     }
 
     fn forget_passed(&mut self, id: u64, passing: &Passing) {

@@ -3,6 +3,7 @@
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::dealing;
 use crate::flows::contexts::moving;
 use crate::flows::contexts::subscribing;
 use crate::ids::Partitions;
@@ -189,12 +190,14 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
-    /// they say which messages these are. It is called on each shard.
+    /// they say which messages these are, and groups get back what they have dealt to them. It is called on each shard.
     pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
+        let aside = moving!(engine).abandon_transfers(partitions);
         engine.handover.forget(now, &mut engine.state.journal, partitions);
         engine.handover.tell_departures(&mut engine.state);
+        dealing!(engine).give_back_aside(now, aside);
         self.drop_groups(now);
     }
 

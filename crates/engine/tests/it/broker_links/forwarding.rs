@@ -295,3 +295,40 @@ fn a_group_that_has_a_message_is_dealt_none_by_an_ended_move() {
     home.run();
     member.expect_nothing();
 }
+
+#[test]
+fn messages_kept_back_for_a_group_that_does_not_come_end() {
+    let [carried] = with_ids(["1"]);
+    let (home, broker, member, group) = with_group();
+    home.engine(0, |engine, now| OrchestratorMoves::of(engine).begin_awaiting(now, MOVE, group, None))
+        .expect("no messages");
+    broker.carry(&carried);
+    home.engine(0, |engine, now| engine.moves().forget_partitions(now, group));
+    home.take(&[], Behind::Nothing);
+    member.expect_nothing();
+}
+
+#[test]
+fn a_refused_member_gives_its_message_back_to_its_group() {
+    let carried = with_ids(["1", "2"]);
+    let (world, broker, member, _) = with_group();
+    world.connect(keeper()).subscribe("$share/g/t", ExactlyOnce);
+    let images = world.leave("keeper");
+    let its = partitions_of("keeper");
+    world.engine(0, |engine, now| {
+        engine.moves().arrive(now, &images).expect("images as they were given out");
+        OrchestratorMoves::of(engine).begin_awaiting(now, MOVE + 1, its, None).expect("no messages");
+        engine.moves().begin_coming(now, MOVE + 1, its);
+    });
+    member.disconnect();
+    carried.iter().for_each(|carried| broker.carry(carried));
+    world.run();
+    let owed =
+        || world.engine(0, |engine, _| engine.questions().owed(partition_of(TenantId::DEFAULT, "member")).queued);
+    assert_eq!(owed(), 1, "the other message is for the session that comes");
+    world.engine(0, |engine, now| {
+        OrchestratorMoves::of(engine).refuse_arrival(now, its);
+        engine.moves().release_partitions(now, its);
+    });
+    assert_eq!(owed(), 2);
+}

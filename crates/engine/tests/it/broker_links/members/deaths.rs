@@ -37,12 +37,14 @@ struct Remains {
     had: Vec<u8>,
 }
 
-/// As `images_of` of the crate `node` makes them.
+/// As `images_of` of the crate `node` makes them for one successor. What goes along with the first image of a set belongs
+/// to all of the set, so each successor has its own set.
 fn remains_of(world: &World, partitions: Partitions) -> Remains {
     let (now, pairs) = (world.now(), world.swept());
     let mut settings: Settings = world.settings();
     settings.queue.memory_bytes = u64::MAX;
     let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, now);
+    engine.store().restore_for_others();
     restore(std::slice::from_mut(&mut engine), now, &pairs).expect("what engines wrote can be taken in");
     engine.moves().hold_partitions(now, partitions, None);
     let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_of_dead(now, partitions, u64::MAX) else {
@@ -75,34 +77,16 @@ impl Run {
         let left = self.streams.extract_if(.., |it| it.from == dead).map(|it| it.reader);
         let left: Vec<usize> = left.filter(|reader| !held.contains(reader)).collect();
         let publishers = std::mem::take(&mut self.members[dead].publishers);
-        let its = held.iter().map(|reader| self.partitions(*reader));
-        let its = its.chain(publishers.iter().map(|publisher| partitions_of(&publisher.name)));
-        let remains = remains_of(&self.members[dead].world, its.fold(Partitions::NONE, Partitions::with));
         let random = &mut self.random;
         let shares: Vec<(usize, usize)> = held.iter().map(|reader| (random.pick(&heirs), *reader)).collect();
+        let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(&heirs), it)).collect();
+        let mut broker_links = Vec::new();
         for heir in heirs.iter().copied() {
             let its: Vec<usize> = shares.iter().filter(|(of, _)| *of == heir).map(|(_, reader)| *reader).collect();
-            self.arrive(heir, self.transfers + 1 + heir as u64, &its, &remains.images, &remains.had);
-            self.run(heir);
-            for reader in its {
-                self.serve(heir, reader);
-            }
+            let own = publishers.extract_if(.., |(of, _)| *of == heir).map(|(_, it)| it).collect();
+            broker_links = self.take_partitions(dead, heir, &its, own);
         }
-        for mut publisher in publishers {
-            let heir = self.random.pick(&heirs);
-            let (world, partitions) = (self.members[heir].world.clone(), partitions_of(&publisher.name));
-            let images = remains.images.iter().filter(|image| partitions.has(image.partition));
-            let images: Vec<PartitionImage> = images.cloned().collect();
-            world.engine(0, |engine, now| {
-                engine.moves().arrive(now, &images).expect("images as they were given out");
-                engine.moves().release_partitions(now, partitions);
-            });
-            publisher.move_to(&world);
-            self.members[heir].publishers.push(publisher);
-            self.tell_homes();
-            self.run(heir);
-        }
-        for image in remains.broker_links {
+        for image in broker_links {
             let heir = self.random.pick(&heirs);
             let transfer = self.transfers + 1 + heir as u64;
             if image.broker.contains('@') {
@@ -114,6 +98,34 @@ impl Run {
             self.run(heir);
         }
         self.transfers += MEMBERS as u64;
+    }
+
+    /// A member takes over sessions and publishers of a dead one. Returns the connections of the dead one to brokers.
+    fn take_partitions(
+        &mut self,
+        dead: usize,
+        heir: usize,
+        readers: &[usize],
+        publishers: Vec<Device>,
+    ) -> Vec<BrokerLinkImage> {
+        let of_publishers = publishers.iter().map(|publisher| partitions_of(&publisher.name));
+        let of_publishers = of_publishers.fold(Partitions::NONE, Partitions::with);
+        let its = readers.iter().map(|reader| self.partitions(*reader)).fold(of_publishers, Partitions::with);
+        let remains = remains_of(&self.members[dead].world, its);
+        self.arrive(heir, self.transfers + 1 + heir as u64, readers, &remains.images, &remains.had);
+        self.run(heir);
+        for reader in readers {
+            self.serve(heir, *reader);
+        }
+        let world = self.members[heir].world.clone();
+        world.engine(0, |engine, now| engine.moves().release_partitions(now, of_publishers));
+        for mut publisher in publishers {
+            publisher.move_to(&world);
+            self.members[heir].publishers.push(publisher);
+        }
+        self.tell_homes();
+        self.run(heir);
+        remains.broker_links
     }
 
     /// A member connects to a broker as the dead one.

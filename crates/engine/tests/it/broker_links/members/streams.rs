@@ -65,7 +65,6 @@ impl Run {
             self.begin_coming(to, id, partitions);
             self.pass_time();
             let is_forwarded = self.streams.iter().any(|it| it.from == to && it.reader == reader);
-            self.end_transfer(to, reader, id);
             self.members[to].world.engine(0, |engine, now| {
                 if is_forwarded {
                     OrchestratorMoves::of(engine).refuse_arrival(now, partitions);
@@ -73,6 +72,7 @@ impl Run {
                     engine.moves().forget_partitions(now, partitions);
                 }
             });
+            self.end_transfer(to, reader, id);
             self.run(to);
             self.moving = None;
             self.tell_rosters();
@@ -158,13 +158,11 @@ impl Run {
     pub(super) fn arrive(&mut self, to: usize, id: u64, readers: &[usize], images: &[PartitionImage], had: &[u8]) {
         let partitions = readers.iter().map(|reader| self.partitions(*reader));
         let partitions = partitions.fold(Partitions::NONE, Partitions::with);
-        let images: Vec<PartitionImage> =
-            images.iter().filter(|image| partitions.has(image.partition)).cloned().collect();
         let world = &self.members[to].world;
         let names: Vec<&str> = readers.iter().map(|reader| self.readers[*reader].name.as_str()).collect();
         world.note(format!("{names:?} come by transfer {id}"));
         world.engine(0, |engine, now| {
-            engine.moves().arrive(now, &images).expect("images as they were given out");
+            engine.moves().arrive(now, images).expect("images as they were given out");
             OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, Some(had)).expect("messages");
         });
         self.open.extend(readers.iter().map(|reader| ((to, *reader), vec![id])));
