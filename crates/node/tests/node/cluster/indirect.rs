@@ -219,9 +219,16 @@ fn relay_of(world: &World, node: &str) -> SocketAddr {
     world.nodes[node].local_addresses()[1].socket().unwrap()
 }
 
-/// Node a reaches this home through node c.
+/// Node a reaches this home through the node with this address.
+fn go_through(world: &World, home: SocketAddr, carrier: SocketAddr) {
+    let a = world.nodes["a"].handle();
+    a.set_detours(&Arc::new([(home, carrier)].into()));
+    // Shards take orders in turn: with their reports the ways are in force.
+    a.report().unwrap();
+}
+
 fn go_through_c(world: &World, home: SocketAddr) {
-    world.nodes["a"].handle().set_detours(&Arc::new([(home, relay_of(world, "c"))].into()));
+    go_through(world, home, relay_of(world, "c"));
 }
 
 #[test]
@@ -299,8 +306,7 @@ fn a_node_that_stops_begins_to_carry_no_client() {
     relay_clients(&world);
     // A request to carry, as node a sends it.
     let between = TcpListener::bind("127.0.0.1:0").unwrap();
-    let detour = (relay_of(&world, "b"), between.local_addr().unwrap());
-    world.nodes["a"].handle().set_detours(&Arc::new([detour].into()));
+    go_through(&world, relay_of(&world, "b"), between.local_addr().unwrap());
     let id = id_at(&world, "b", "carried");
     let mut client = Client::dial(&world.nodes["a"].local_addresses()[0]);
     client.send(&connect(&id));
