@@ -68,12 +68,9 @@ pub struct Advert {
     pub life: u64,
     /// Which process says so: greater with each start of the node, and the same for all lives of one process.
     pub incarnation: u64,
-    /// The life that this one certainly has ended: the process's own former one, or the life that had the same store.
+    /// The life that has certainly ended: the process's own former one, or that of a process which had the same files, or
+    /// the same store and listened in the same place.
     pub after: Option<u64>,
-    /// The life whose log on the bus this process has claimed, since the files of it are not here. That life may still run,
-    /// and can confirm nothing more that has to be kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fences: Option<u64>,
     /// Where it is.
     pub addresses: Addresses,
     /// It takes no partitions, and hands over its partitions.

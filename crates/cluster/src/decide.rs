@@ -77,8 +77,8 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
                 next.lives.remove(name);
             }
             Some(member) if member.life != *life => {
-                let follows = |advert: &Advert| [advert.after, advert.fences].contains(&Some(*life));
-                if seen.present(name).is_some_and(|advert| member.settled || follows(advert)) {
+                let ended = |advert: &Advert| member.settled || advert.after == Some(*life);
+                if seen.present(name).is_some_and(ended) {
                     next.lives.insert(name.clone(), member.life);
                 }
             }

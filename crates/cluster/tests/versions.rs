@@ -60,7 +60,6 @@ fn advert() -> Advert {
         life: 3,
         incarnation: 12,
         after: Some(2),
-        fences: None,
         addresses: Addresses {
             cluster: "10.0.0.1:7000".into(),
             relay: "10.0.0.1:7001".into(),

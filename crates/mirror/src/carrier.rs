@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidegate_bus::{Append, Bus, Epoch, LogPartition};
 use tidegate_store::RealDisk;
 
-use crate::files::{FileId, Mark};
+use crate::files::{FileId, Files, Mark};
 use crate::membership::Membership;
 use crate::record::{Body, Origin, encode};
 use crate::send_queue::{SendQueue, Sent, State};
@@ -23,6 +23,15 @@ pub(crate) struct Order {
     pub(crate) offset: u64,
     /// Those behind the last list of files.
     pub(crate) since_index: u64,
+    /// Bytes that the files held at that list.
+    pub(crate) live_at_index: u64,
+}
+
+impl Order {
+    /// A list of all files is sent.
+    pub(crate) fn note_index(&mut self, files: &Files) {
+        (self.since_index, self.live_at_index) = (0, files.bytes());
+    }
 }
 
 /// All that the disk, its files and the thread share.

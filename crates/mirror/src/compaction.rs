@@ -11,52 +11,74 @@ use crate::carrier::{Carrier, Order};
 use crate::files::{FileId, Files, Mark};
 use crate::local::LocalState;
 use crate::record::Body;
-use crate::send_queue::Indexed;
+use crate::send_queue::{Indexed, State};
 
 /// Largest file that is written again so that the log can be trimmed behind it, bytes. The store replaces larger ones
 /// in time.
 const MAX_FORWARDED_BYTES: u64 = 4 * 1024 * 1024;
 /// Most files that are written again at once.
 const MAX_FORWARDED: usize = 16;
-/// Pause before a repair after a repair without a confirmation.
+/// Pause before a repair after a repair without a confirmation, and before a trim that has failed is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The work of the thread.
+enum Work {
+    TidyUp(Indexed),
+    Trim(Mark),
+    Mend,
+}
 
 impl Carrier {
     /// The thread.
     pub(crate) fn run(&self) {
         let mut mended_at = None;
-        loop {
-            let indexed = {
-                let state = self.send_queue.state();
-                let waiting = self.send_queue.changed.wait_while(state, |state| {
-                    state.lost.is_none() && state.trouble.is_none() && state.indexed.is_none()
-                });
-                let mut state = waiting.unwrap_or_else(PoisonError::into_inner);
-                if state.lost.is_some() {
-                    return;
+        while let Some(work) = self.await_work() {
+            match work {
+                Work::TidyUp(indexed) => self.tidy_up(indexed),
+                Work::Trim(to) => self.trim(to),
+                Work::Mend => {
+                    // A repair whose records are refused at once must not loop.
+                    let confirmed = self.send_queue.state().confirmed;
+                    if mended_at.replace(confirmed) == Some(confirmed) {
+                        self.sleep(PAUSE);
+                    }
+                    self.mend();
                 }
-                state.indexed.take()
-            };
-            if let Some(indexed) = indexed {
-                self.tidy_up(indexed);
-                continue;
             }
-            // A repair whose records are refused at once must not loop.
-            let confirmed = self.send_queue.state().confirmed;
-            if mended_at.replace(confirmed) == Some(confirmed) {
-                self.sleep(PAUSE);
+        }
+    }
+
+    /// Waits for work; `None` when the mirror is lost.
+    fn await_work(&self) -> Option<Work> {
+        let is_idle = |state: &State| state.lost.is_none() && state.trouble.is_none() && state.indexed.is_none();
+        let queue = &self.send_queue;
+        loop {
+            let waited = queue.changed.wait_while(queue.state(), |state| is_idle(state) && state.untrimmed.is_none());
+            let waited = waited.unwrap_or_else(PoisonError::into_inner);
+            // A failed trim is repeated after a pause. Everything else comes first.
+            let waited = queue.changed.wait_timeout_while(waited, PAUSE, |state| is_idle(state));
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.lost.is_some() {
+                return None;
             }
-            self.mend();
+            if let Some(indexed) = state.indexed.take() {
+                return Some(Work::TidyUp(indexed));
+            }
+            if state.trouble.is_some() {
+                return Some(Work::Mend);
+            }
+            if let Some(to) = state.untrimmed.take() {
+                return Some(Work::Trim(to));
+            }
         }
     }
 
     /// Begins a list of all files when it is time.
     pub(crate) fn index_in_time(&self, order: &mut Order) -> Result<(), Lost> {
-        let dead = self.send_queue.state().used().saturating_sub(self.send_queue.files().bytes());
-        let is_due = order.since_index >= self.settings.index_after_bytes;
-        let is_worth_it =
-            dead > self.settings.max_dead_bytes && order.since_index > self.settings.index_after_bytes / 16;
-        if is_due || is_worth_it { self.index(order).map(drop) } else { Ok(()) }
+        let live = self.send_queue.files().bytes();
+        let dead = self.send_queue.state().used().saturating_sub(live);
+        let freed = order.live_at_index.saturating_sub(live);
+        if self.settings.wants_index(order.since_index, freed, dead) { self.index(order).map(drop) } else { Ok(()) }
     }
 
     /// Sends a list of all files. Returns its sequence.
@@ -64,7 +86,7 @@ impl Carrier {
         self.forward(order)?;
         let (files, trim) = self.listed();
         let sequence = self.send(order, &Body::Index(files), None, Some(trim))?;
-        order.since_index = 0;
+        order.note_index(&self.send_queue.files());
         Ok(sequence)
     }
 
@@ -158,20 +180,16 @@ impl Carrier {
             state.trimmed
         };
         self.send_queue.changed.notify_all();
-        if trim.offset <= trimmed {
-            return;
+        if trim.offset > trimmed {
+            self.trim(trim);
         }
+    }
+
+    fn trim(&self, to: Mark) {
         let queue = Arc::clone(&self.send_queue);
-        let done = Box::new(move |outcome: Result<(), tidegate_bus::BusError>| {
-            if outcome.is_ok() {
-                let mut state = queue.state();
-                state.trimmed = state.trimmed.max(trim.offset);
-                drop(state);
-                queue.changed.notify_all();
-            }
-        });
-        if let Err(error) = self.bus.trim(&self.place, trim.position, done) {
-            tracing::debug!(%error, "the log is trimmed with the next list of files");
+        let done = Box::new(move |outcome| queue.trimmed(to, outcome));
+        if let Err(error) = self.bus.trim(&self.place, to.position, done) {
+            self.send_queue.trimmed(to, Err(error));
         }
     }
 }

@@ -272,7 +272,8 @@ impl Disk for MirrorDisk {
         }
         let id = self.link(&mut order, to)?;
         self.carrier.send_queue.files().reach(id).length = length;
-        self.tell(&mut order, &Body::Length { file: id, length })
+        self.tell(&mut order, &Body::Length { file: id, length })?;
+        self.carrier.index_in_time(&mut order).map_err(|lost| lost.to_io())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -395,7 +396,9 @@ impl MirrorFile {
         };
         let sequence = self.carrier.send(&mut order, &body, of, None).map_err(|lost| lost.to_io())?;
         self.last.fetch_max(sequence, Ordering::Relaxed);
-        self.carrier.index_in_time(&mut order).map_err(|lost| lost.to_io())
+        // Before a log has all files of the working copy, a list would say that there are no others.
+        let is_whole = local == Local::LacksIt;
+        if is_whole { self.carrier.index_in_time(&mut order).map_err(|lost| lost.to_io()) } else { Ok(()) }
     }
 
     fn wait(&self) -> io::Result<()> {

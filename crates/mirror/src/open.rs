@@ -72,7 +72,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     }
     let trimmed = files.iter().filter_map(|(_, file)| file.first).min().map_or(offset, |mark| mark.offset);
     let state = State::at(sequence, Mark { position: claimed.position, offset }, trimmed);
-    let order = Order { epoch: claimed.epoch, sequence, offset, since_index: 0 };
+    let order = Order { epoch: claimed.epoch, sequence, offset, since_index: 0, live_at_index: 0 };
     let carrier = Carrier::new(bus.clone(), place, settings, local, incarnation, SendQueue::new(state, files), order);
     let disk = MirrorDisk::start(carrier, lock)?;
     if is_content_local {

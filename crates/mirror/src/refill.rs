@@ -51,7 +51,7 @@ impl Carrier {
         }
         let (files, trim) = self.listed();
         let sequence = self.send(&mut order, &Body::Index(files), None, Some(trim)).map_err(Failure::Lost)?;
-        order.since_index = 0;
+        order.note_index(&self.send_queue.files());
         self.send_queue.state().confirms_from = sequence;
         // The answer may have come already.
         self.send_queue.changed.notify_all();

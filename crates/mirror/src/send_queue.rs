@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) sent: u64,
     /// Bytes of the log that were trimmed.
     pub(crate) trimmed: u64,
+    /// Where the log is to be trimmed once more, since a trim has failed.
+    pub(crate) untrimmed: Option<Mark>,
     /// Bytes of each file that are not confirmed.
     unconfirmed: HashMap<FileId, usize>,
     /// Appends that the bus has not answered.
@@ -94,7 +96,7 @@ impl State {
     pub(crate) fn begin_again(&mut self, mark: Mark) {
         self.queue.clear();
         self.unconfirmed.clear();
-        (self.indexed, self.trouble) = (None, None);
+        (self.indexed, self.trouble, self.untrimmed) = (None, None, None);
         (self.mark, self.sent, self.trimmed) = (mark, mark.offset, mark.offset);
         (self.is_refilling, self.confirms_from) = (true, u64::MAX);
     }
@@ -160,6 +162,22 @@ impl SendQueue {
         self.changed.notify_all();
     }
 
+    /// The bus has answered a trim. One that has failed is repeated, unless the log was trimmed further meanwhile.
+    pub(crate) fn trimmed(&self, to: Mark, outcome: Result<(), BusError>) {
+        let mut state = self.state();
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "cannot trim the log; retrying");
+            state.untrimmed = state.untrimmed.max(Some(to));
+        } else {
+            state.trimmed = state.trimmed.max(to.offset);
+        }
+        if state.untrimmed.is_some_and(|to| to.offset <= state.trimmed) {
+            state.untrimmed = None;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Removes confirmed records from the queue.
     pub(crate) fn advance(&self, state: &mut State) {
         let mut files = self.files();
@@ -185,5 +203,28 @@ impl SendQueue {
                 state.indexed = Some(Indexed { sequence: sent.sequence, position, record: sent.payload, trim });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trim_that_fails_is_repeated_unless_one_behind_it_succeeds() {
+        let queue = SendQueue::default();
+        let state = || {
+            let state = queue.state();
+            (state.trimmed, state.untrimmed)
+        };
+        let mark = |offset| Mark { position: Position(offset / 100), offset };
+        queue.trimmed(mark(700), Err(BusError::Stopped));
+        assert_eq!(state(), (0, Some(mark(700))));
+        queue.trimmed(mark(900), Err(BusError::Stopped));
+        queue.trimmed(mark(700), Ok(()));
+        assert_eq!(state(), (700, Some(mark(900))));
+        queue.trimmed(mark(900), Ok(()));
+        queue.trimmed(mark(700), Err(BusError::Stopped));
+        assert_eq!(state(), (900, None));
     }
 }

@@ -81,6 +81,13 @@ impl Settings {
         LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(self.log.clone(), 1) }
     }
 
+    /// Whether a new list of files is due, when so many bytes were written since the last one and so many that were live
+    /// then are dead. A log without room takes no writes: there only dead bytes say that a list gives room.
+    pub(crate) fn wants_index(&self, written: u64, freed: u64, dead: u64) -> bool {
+        let is_worth_it = dead > self.max_dead_bytes && written + freed > self.index_after_bytes / 16;
+        written >= self.index_after_bytes || is_worth_it
+    }
+
     /// The `max_bytes` whose log has this limit on the bus.
     pub(crate) fn max_bytes_of(limit: u64) -> u64 {
         limit.saturating_sub(RESERVE_BYTES * 4) / 9 * 8
@@ -93,4 +100,19 @@ impl Settings {
 /// When the node's name is invalid for a log.
 pub fn log_of(node: &str) -> Result<LogName, NameError> {
     LogName::new(&format!("store-{node}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_bytes_alone_make_a_list_due() {
+        let settings = Settings::new("a", "unused").unwrap();
+        assert!(settings.wants_index(0, 8 * MIB, 40 * MIB), "a full log takes no write, and much of it has died");
+        assert!(!settings.wants_index(0, 0, 40 * MIB), "the last list could not free them, and the next cannot");
+        assert!(!settings.wants_index(0, 8 * MIB, 20 * MIB));
+        assert!(settings.wants_index(2 * MIB, 0, 40 * MIB) && !settings.wants_index(2 * MIB, 0, 20 * MIB));
+        assert!(settings.wants_index(16 * MIB, 0, 0));
+    }
 }

@@ -84,7 +84,6 @@ impl Control {
         let own = Advert {
             incarnation: setup.incarnation,
             after: remembered.life,
-            fences: setup.fences,
             addresses: setup.addresses.clone(),
             kept: setup.kept,
             orchestrator: setup.orchestrator,
@@ -402,7 +401,7 @@ impl Control {
             steps,
             told,
             life,
-            memory: Memory::of_table(life, holdings, arrived, &self.known),
+            memory: Memory::of_table((life, self.setup.place.as_deref()), holdings, arrived, &self.known),
             restoring: restoring.collect(),
             held: those(&moving),
             served: those(&|partition| self.follower.serves(partition)),

@@ -26,8 +26,10 @@ const VERSION_1: u64 = 1;
 /// The remembered state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// The last life. The owner of the data directory knows that it has ended.
+    /// The last life.
     pub(super) life: Option<u64>,
+    /// Where the process of that life listened for links; `None` where the system does not say it.
+    pub(super) place: Option<String>,
     /// The partitions that are in the store as they were served last, and since which epoch.
     pub(super) holdings: BTreeMap<u16, u64>,
     /// The partitions that are in the store as they have come by a move whose end this node has not seen, and by which.
@@ -83,12 +85,21 @@ fn read_or_none<T: Default + DeserializeOwned>(value: Option<&Value>) -> Option<
 impl Memory {
     /// The memory of a life when this table is known.
     pub(super) fn of_table(
-        life: u64,
+        (life, place): (u64, Option<&str>),
         holdings: BTreeMap<u16, u64>,
         arrived: BTreeMap<u16, u64>,
         table: &Table,
     ) -> Self {
-        Self { life: Some(life), holdings, arrived, table: Some(table.clone()), ..Self::default() }
+        let (life, place) = (Some(life), place.map(str::to_owned));
+        Self { life, place, holdings, arrived, table: Some(table.clone()), ..Self::default() }
+    }
+
+    /// The last life, if its process has certainly ended. The owner of the data directory knows that. A memory that comes
+    /// from the bus does not say it: a second process of the name may have been started by mistake, and the first one
+    /// serves until it learns that. But no two processes listen in one place.
+    pub(super) fn ended_life(&self, was_here: bool, place: Option<&str>) -> Option<u64> {
+        let is_in_its_place = place.is_some() && self.place.as_deref() == place;
+        self.life.filter(|_| was_here || is_in_its_place)
     }
 
     fn to_json(&self) -> Value {
@@ -96,6 +107,7 @@ impl Memory {
         json!({
             "version": VERSION,
             "life": self.life,
+            "place": self.place,
             "holdings": holdings,
             "arrived": arrived,
             "passing": self.passing,
@@ -126,7 +138,8 @@ impl Memory {
             sets.chain(passing.values_mut()).chain([&mut receiving]).for_each(divide);
         }
         let life = value.get("life").and_then(Value::as_u64);
-        Some(Self { life, holdings, arrived, passing, receiving, adopted, table })
+        let place = value.get("place").and_then(Value::as_str).map(str::to_owned);
+        Some(Self { life, place, holdings, arrived, passing, receiving, adopted, table })
     }
 }
 
@@ -253,10 +266,23 @@ mod tests {
     }
 
     #[test]
+    fn a_life_has_ended_for_its_files_or_its_place() {
+        let memory =
+            |place: Option<&str>| Memory { life: Some(3), place: place.map(str::to_owned), ..Memory::default() };
+        assert_eq!(memory(None).ended_life(true, None), Some(3));
+        assert_eq!(memory(Some("here")).ended_life(true, Some("there")), Some(3));
+        assert_eq!(memory(Some("here")).ended_life(false, Some("here")), Some(3));
+        for (before, now) in [(None, None), (None, Some("here")), (Some("here"), None), (Some("here"), Some("there"))] {
+            assert_eq!(memory(before).ended_life(false, now), None, "{before:?} {now:?}");
+        }
+    }
+
+    #[test]
     fn it_is_read_as_it_was_written() {
         let table = Table { epoch: 9, ..Table::default() };
         let memory = Memory {
             life: Some(u64::MAX),
+            place: Some("boot net 127.0.0.1:7000".to_owned()),
             holdings: BTreeMap::from([(0, 7), (1_023, 1)]),
             arrived: BTreeMap::from([(5, 256)]),
             passing: BTreeMap::from([(512, vec![1, 2])]),

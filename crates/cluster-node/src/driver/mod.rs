@@ -26,6 +26,7 @@ mod measuring;
 mod memory;
 mod parcel;
 mod parts;
+mod place;
 mod reach;
 mod restore;
 mod sets;
@@ -105,8 +106,8 @@ struct Setup {
     addresses: Addresses,
     /// Whether others find the store on the bus when this node dies.
     kept: bool,
-    /// The life that has left the store on the bus, and no files here.
-    fences: Option<u64>,
+    /// Where the process listens for links ([`place::of_listener`]).
+    place: Option<String>,
     /// Whether messages cross by brokers, and not by links.
     orchestrator: bool,
     /// The prefix of an orchestrator's messages that cross by links all the same.
@@ -220,8 +221,8 @@ impl Joining {
         let is_orchestrator = config.orchestrator.enabled;
         memory.check_store(&node.restored(), is_orchestrator)?;
         let mut remembered = memory.load()?;
-        // A memory that comes from the bus does not say that its last owner has ended, only that it confirms nothing more.
-        let fences = remembered.life.take_if(|_| is_new).filter(|_| kept);
+        let place = node.handle().cluster_address().and_then(place::of_listener);
+        remembered.life = remembered.ended_life(!is_new, place.as_deref());
         if !kept {
             tracing::warn!(
                 todo = advice_to_keep(config, is_mirrored),
@@ -248,7 +249,7 @@ impl Joining {
             settle: config.cluster.settle,
             addresses,
             kept,
-            fences,
+            place,
             orchestrator: is_orchestrator,
             address_prefix,
             weight: Weight(config.cluster.weight),

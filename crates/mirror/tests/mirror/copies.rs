@@ -4,12 +4,12 @@ use std::fs;
 use std::sync::Arc;
 
 use tidegate_bus::Bus;
-use tidegate_mirror::MirrorError;
+use tidegate_mirror::{MirrorError, Settings};
 use tidegate_store::{Disk, RealDisk, Stepped, keep_all};
 
 use crate::harness::{
-    Folder, Model, PATIENCE, Random, ask, batch, bounds, bus_with, contents, contents_on, embedded, mirror, place,
-    records, stepped, store_settings,
+    Folder, Model, PATIENCE, Random, ask, batch, bounds, bus_with, contents, contents_on, embedded, mirror,
+    mirror_settings, place, records, stepped, store_settings,
 };
 
 fn work(store: &mut Stepped, random: &mut Random, model: &mut Model, batches: u64) {
@@ -128,6 +128,23 @@ fn an_incomplete_log_is_filled_again_by_its_owner_only() {
     assert!(opened.report.filled);
     drop(opened);
     assert!(contents_on(&bus, "a") == model);
+}
+
+#[test]
+fn a_log_is_not_whole_before_all_files_are_in_it() {
+    let (bus, folder) = (embedded(), Folder::new());
+    {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::create(folder.path()).unwrap());
+        let store = tidegate_store::open(disk, store_settings(), keep_all()).unwrap().store;
+        let mut store = store.stepped(Box::new(|_: u16, _: u64| {}));
+        work(&mut store, &mut Random::new(1), &mut Model::new(), 20);
+    }
+    let settings = Settings { index_after_bytes: 1, ..mirror_settings("a", folder.path()) };
+    assert!(tidegate_mirror::open(&bus, settings).unwrap().report.filled);
+    let all = records(&bus, "a");
+    let (_list, others) = all.split_last().unwrap();
+    let (bus, elsewhere) = (bus_with("a", others), Folder::new());
+    assert!(mirror(&bus, "a", elsewhere.path()).is_err(), "a list of all files is in it");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use tidegate_store::operation::{delete, put};
-use tidegate_store::{Settings, State, Stepped};
+use tidegate_store::{Disk, Settings, State, Stepped};
 
 use crate::harness::{Folder, PATIENCE, contents_on, embedded, mirror_settings, records, stepped};
 
@@ -51,6 +51,30 @@ fn the_log_does_not_grow_with_dead_records() {
     assert!(most < 2_000_000, "{most} of {carried}");
     drop((store, disk));
     assert_eq!(contents_on(&bus, "a").len(), 100);
+}
+
+#[test]
+fn a_removed_file_gives_room_without_a_write() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let settings = tidegate_mirror::Settings {
+        index_after_bytes: 16 << 20,
+        max_dead_bytes: 1 << 20,
+        ..mirror_settings("a", folder.path())
+    };
+    let disk = tidegate_mirror::open(&bus, settings).unwrap().disk;
+    let file = disk.create("dead").unwrap();
+    file.write_at(&vec![7; 4 << 20], 0).unwrap();
+    file.sync_data().unwrap();
+    // It writes a list of all files.
+    disk.replace("tenants", b"one\n").unwrap();
+    disk.remove("dead").unwrap();
+    disk.sync_directory().unwrap();
+    // The log is trimmed by the mirror's thread.
+    let end = Instant::now() + PATIENCE;
+    while disk.status().log_bytes > 1 << 20 {
+        assert!(Instant::now() < end, "{:?}", disk.status());
+        thread::yield_now();
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::broker_link::id::MessageId;
 use crate::orchestrator::broker_link::passed::is_recognised;
+use crate::orchestrator::broker_link::receive::version_of;
 use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use crate::orchestrator::broker_link::{BrokerLink, Unreturned};
 use crate::session::packet_ids::State;
@@ -24,20 +25,22 @@ use std::collections::BTreeMap;
 const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
 
 /// The order in which messages entered.
-fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
-    MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
+fn entered(message: &MessageRef) -> Option<(u64, u64)> {
+    MessageId::at_end_of(message.properties()).map(|id| (id.entered, id.number))
 }
 
-/// When the newest retained value of each topic entered that a broker is about to take or to return. Messages that are
-/// sent again come behind these.
-fn newest_values(broker_link: &BrokerLink, flow: Option<&Flow>) -> BTreeMap<Box<str>, (u64, u64)> {
+/// When the newest retained value of each topic entered.
+type NewestValues = BTreeMap<Box<str>, (u64, u64)>;
+
+/// Those that a broker is about to take or to return. Messages that are sent again come behind these.
+fn newest_values(broker_link: &BrokerLink, flow: Option<&Flow>) -> NewestValues {
     let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
     let unreturned = broker_link.unreturned.values().map(|waiting| &waiting.in_flight);
     let deliveries = sent.chain(unreturned).filter_map(|in_flight| in_flight.delivery.as_ref());
     let mut values = BTreeMap::new();
     for delivery in deliveries.filter(|delivery| delivery.message.retain) {
         let newest = values.entry(delivery.message.topic().into()).or_default();
-        *newest = entered(delivery).unwrap_or_default().max(*newest);
+        *newest = entered(&delivery.message).unwrap_or_default().max(*newest);
     }
     values
 }
@@ -115,14 +118,41 @@ impl BrokerLinking<'_> {
         let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
         let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
         let late: Vec<MessageId> = broker_link.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
-        for id in late {
-            self.send_again(now, key, &id);
+        if !late.is_empty() {
+            let values = newest_values(broker_link, self.flow_of(broker_link));
+            late.iter().for_each(|id| self.send_again(now, key, id, &values));
         }
         self.check_gate(now);
     }
 
+    fn flow_of(&self, broker_link: &BrokerLink) -> Option<&Flow> {
+        self.state.sessions.get(broker_link.session.0).and_then(|session| session.flow.as_deref())
+    }
+
+    /// A message as it is sent again: for subscribers alone where a newer retained value of its topic is known, which it
+    /// would replace at the broker.
+    fn behind_newer(&self, now: Now, values: &NewestValues, message: MessageRef) -> MessageRef {
+        if !message.retain {
+            return message;
+        }
+        let is_kept_newer = || {
+            let (tenant, topic) = of_brokers(&self.state.settings, message.topic())?;
+            let store = &self.retaining.store;
+            // The message itself may be kept with a later version than its own.
+            let is_it =
+                store.values.get(tenant, topic, now.monotonic).is_some_and(|it| it.payload() == message.payload());
+            let next = version_of(message.properties()).saturating_add(1);
+            Some(!is_it && store.has_as_new(now, tenant, topic, next))
+        };
+        if values.get(message.topic()) > entered(&message).as_ref() || is_kept_newer() == Some(true) {
+            message.publication().unretained().keep()
+        } else {
+            message
+        }
+    }
+
     /// Deals one acknowledged message again, if it still has a subscriber.
-    pub(super) fn send_again(&mut self, now: Now, key: BrokerLinkKey, id: &MessageId) {
+    fn send_again(&mut self, now: Now, key: BrokerLinkKey, id: &MessageId, values: &NewestValues) {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let session = broker_link.session;
         let Some(Unreturned { in_flight, .. }) = broker_link.unreturned.remove(id) else { return };
@@ -136,7 +166,10 @@ impl BrokerLinking<'_> {
                 self.broker_links.settlement.resends.forget(id);
                 self.deliver_here(now, key, &message);
             }
-            Some(message) if wanted => dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere),
+            Some(message) if wanted => {
+                let message = self.behind_newer(now, values, message);
+                dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere);
+            }
             _ => self.broker_links.settlement.resends.forget(id),
         }
         self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
@@ -167,17 +200,14 @@ impl BrokerLinking<'_> {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let session = broker_link.session;
         let unpassed = broker_link.unpassed.take_all();
-        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-        let values = newest_values(broker_link, flow);
+        let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
+        let values = newest_values(broker_link, self.flow_of(broker_link));
         let newest = self.broker_links.last_number();
         for (id, mut in_flight) in unpassed {
             self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
             if is_recognised(&id, newest) {
-                if let Some(delivery) = in_flight.delivery.as_mut()
-                    && values.get(delivery.message.topic()) > entered(delivery).as_ref()
-                {
-                    let unretained = delivery.message.publication().unretained().keep();
-                    delivery.message = unretained;
+                if let Some(delivery) = in_flight.delivery.as_mut() {
+                    delivery.message = self.behind_newer(now, &values, delivery.message.clone());
                 }
                 dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
             } else {
@@ -252,7 +282,7 @@ impl BrokerLinking<'_> {
         if let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) {
             broker_link.released = released;
         }
-        sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
+        sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(|delivery| entered(&delivery.message)));
         for in_flight in sent {
             dealing!(self).reassign_one(now, key, session, &in_flight, whereto);
         }

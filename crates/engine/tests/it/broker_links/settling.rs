@@ -232,6 +232,28 @@ fn an_expired_message_is_not_sent_again() {
 }
 
 #[test]
+fn an_older_value_sent_again_late_replaces_no_newer_one() {
+    for newer_returns in [true, false] {
+        let world = World::with(1, |settings| fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash));
+        let a = world.broker("a");
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        a.now(|ways| ways.loses = true);
+        client.publish(message("t", "older").qos1().retain());
+        a.now(|ways| ways.loses = false);
+        world.advance(seconds(6));
+        a.now(|ways| ways.withholds_messages = !newer_returns);
+        client.publish(message("t", "newer").qos1().retain());
+        world.advance(seconds(6));
+        assert_eq!(a.payloads(), ["older", "newer", "older"], "it did not come back in time");
+        assert_eq!(a.kept("t").as_deref(), Some("newer"));
+        a.now(|ways| ways.withholds_messages = false);
+        assert_eq!(client.payloads(), ["newer", "older"]);
+        assert_eq!(a.owed(), 0);
+    }
+}
+
+#[test]
 fn the_window_bounds_messages_in_flight_and_unreturned() {
     in_front_of([], |world, []| {
         let ways = Ways { receive_maximum: Some(3), ..Ways::default() };
