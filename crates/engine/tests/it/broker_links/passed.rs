@@ -40,6 +40,7 @@ fn after_death() -> Bereaved {
         broker.set_at(1);
         broker.set_at(2);
     }
+    world.advance(seconds(1));
     let [here, there] = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
     there.subscribe("t", ExactlyOnce);
     here.publish(message("t", "scout").qos1());
