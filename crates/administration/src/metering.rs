@@ -61,8 +61,8 @@ struct Kept {
     booked_at: Instant,
     /// Usage of earlier processes that may be missing in the books.
     left: Vec<LeftRun>,
-    /// The number under which the store has the usage of this process.
-    run: u64,
+    /// The number under which the store has the usage of this process, until its run has begun in the books.
+    begins: Option<u64>,
 }
 
 /// The usage of an earlier process in the store, by payer.
@@ -93,7 +93,7 @@ impl Kept {
             add_usage(of.counted.entry(name(usage)).or_default(), &usage.usage);
         }
         let left = left.into_values().collect();
-        Ok(Self { books, booked: Reading::default(), booked_at: Instant::now(), left, run: runs.this_run })
+        Ok(Self { books, booked: Reading::default(), booked_at: Instant::now(), left, begins: Some(runs.this_run) })
     }
 
     /// Adds the usage of earlier processes that only the store has. No usage of this one comes before it.
@@ -103,7 +103,11 @@ impl Kept {
             self.books.settle(*run, *at_s, &counted)?;
         }
         self.left.clear();
-        self.books.begin_run(self.run)
+        if let Some(run) = self.begins {
+            self.books.begin_run(run)?;
+            self.begins = None;
+        }
+        Ok(())
     }
 
     /// Adds the usage since the last entry.

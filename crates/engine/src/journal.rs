@@ -25,6 +25,8 @@ pub struct JournalBatch {
     /// Whether an output or something else waits for its commit. A batch for which nothing waits, such as the deletion
     /// of an acknowledged message, may be committed with a later one.
     pub is_awaited: bool,
+    /// Whether usage that has changed belongs into it: something waits for it, or for batches of other shards behind it.
+    pub takes_usage: bool,
 }
 
 /// Whether usage is written before other shards write the message that it belongs to.
@@ -267,8 +269,9 @@ impl Journal {
         self.sequence += 1;
         let is_awaited = std::mem::take(&mut self.awaited);
         let room = self.operations.len().min(SPARE_BYTES);
+        let room = if room == 0 { 0 } else { room + USAGE_BYTES };
         let operations = std::mem::replace(&mut self.operations, Vec::with_capacity(room));
-        Some(JournalBatch { sequence, operations, is_awaited })
+        Some(JournalBatch { sequence, operations, is_awaited, takes_usage: is_awaited || for_usage })
     }
 
     /// The next connection whose output waited for a batch up to this one.
@@ -318,6 +321,9 @@ impl Reserved {
     }
 }
 
+/// Room for the usage of a payer, which the shell adds to a batch.
+const USAGE_BYTES: usize = 128;
+
 /// Room that is kept for the next batch.
 const SPARE_BYTES: usize = 64 * 1024;
 
@@ -358,10 +364,20 @@ mod tests {
         journal.note_confirmed(true);
         journal.note_crossing();
         let batch = journal.take().expect("a batch for the usage");
-        assert!(batch.operations.is_empty() && !batch.is_awaited);
+        assert!(batch.operations.is_empty() && !batch.is_awaited && batch.takes_usage);
         assert_eq!(journal.take(), None);
         journal.note_confirmed(false);
         journal.note_crossing();
         assert_eq!(journal.take(), None);
+    }
+
+    #[test]
+    fn a_batch_for_which_nothing_waits_takes_no_usage() {
+        let mut journal = Journal::new(Durability::Commit, ShardId(0), Now { monotonic: Millis(0), unix: 0 });
+        journal.delete(Key::Body(7));
+        let batch = journal.take().expect("a batch");
+        assert!(!batch.is_awaited && !batch.takes_usage);
+        journal.awaited_batch();
+        assert!(journal.take().expect("an empty batch").takes_usage);
     }
 }

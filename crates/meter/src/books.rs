@@ -71,16 +71,21 @@ impl Payers {
 /// The usage of a run of the process that is in the books.
 #[derive(Debug, Default)]
 struct Run {
-    /// Its number, larger than the number of each run before it.
+    /// Its number.
     number: u64,
     booked: BTreeMap<String, Amounts>,
+    /// Whether another run may have begun behind it: a line is damaged, or an earlier version has merged the records.
+    may_be_over: bool,
 }
 
 impl Run {
     fn take(&mut self, line: &Line) {
         match line {
-            Line::Record(record) => self.booked.entry(record.payer.clone()).or_default().add(&record.amounts),
-            Line::Run(number) => *self = Self { number: *number, booked: BTreeMap::new() },
+            Line::Record(record) => {
+                self.booked.entry(record.payer.clone()).or_default().add(&record.amounts);
+                self.may_be_over |= self.number == 0;
+            }
+            Line::Run(number) => *self = Self { number: *number, ..Self::default() },
             Line::Booked { payer, amounts } => drop(self.booked.insert(payer.clone(), *amounts)),
         }
     }
@@ -141,10 +146,13 @@ impl Books {
             Err(error) => return Err(error),
         };
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let (mut ledger, mut run, mut damaged) = (Ledger::default(), Run::default(), 0);
+        // Users may not have been metered in the run before.
+        let mut run = Run { may_be_over: matches!(payers, Payers::Users { .. }), ..Run::default() };
+        let (mut ledger, mut damaged) = (Ledger::default(), 0);
         for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Some(line) = std::str::from_utf8(line).ok().and_then(Line::of_text) else {
                 damaged += 1;
+                run.may_be_over = true;
                 continue;
             };
             run.take(&line);
@@ -187,32 +195,36 @@ impl Books {
         Ok(())
     }
 
-    /// A run begins: later entries are of it. Numbers grow.
+    /// A run begins: later entries are of it. Its number is that of no run in the store.
     ///
     /// # Errors
     /// When the file cannot be written; then it has not begun.
     pub fn begin_run(&mut self, number: u64) -> io::Result<()> {
-        if number <= self.run.number { Ok(()) } else { self.append(vec![Line::Run(number)]) }
+        self.append(vec![Line::Run(number)])
     }
 
     /// Adds the usage that the store has of an earlier run and that is not in the books, to the period of `at_s`, Unix
     /// seconds. `counted` are the counters of each payer since the start of that run. Runs come in the order of their
-    /// numbers. May be repeated.
+    /// numbers. May be repeated. A run that may be in the books without its number is not added: they are never too high.
     ///
     /// # Errors
     /// When the file cannot be written; then a part may have been added, and a repetition adds the rest.
     pub fn settle(&mut self, number: u64, at_s: u64, counted: &BTreeMap<String, Counted>) -> io::Result<()> {
-        if number < self.run.number {
+        if number < self.run.number || (number > self.run.number && self.run.may_be_over) {
             return Ok(());
         }
-        self.begin_run(number)?;
+        if number > self.run.number {
+            self.begin_run(number)?;
+        }
+        let period = self.payers.period(at_s);
         let missing = |(payer, counted): (&String, &Counted)| {
             let booked = self.run.booked.get(payer).copied().unwrap_or_default();
-            let missing = counted.beyond(&booked);
-            (!missing.is_nothing()).then(|| (payer.clone(), missing))
+            let amounts = counted.beyond(&booked);
+            (!amounts.is_nothing()).then(|| Line::Record(Record { period, payer: payer.clone(), amounts }))
         };
-        let missing: Vec<_> = counted.iter().filter_map(missing).collect();
-        self.add(at_s, &missing)
+        let missing = counted.iter().filter_map(missing).collect();
+        // The clock of that run may have been wrong: it merges no periods.
+        self.append(missing)
     }
 
     fn append(&mut self, lines: Vec<Line>) -> io::Result<()> {

@@ -129,8 +129,16 @@ impl NodeHandle {
 
     /// Has usage of earlier processes deleted from the store: it is in the books.
     pub fn forget_usage(&self, left: Vec<LeftUsage>) {
-        let keys = left.into_iter().map(LeftUsage::into_key).collect();
-        self.tell(ShardId(0), ToShard::Admin(Admin::ForgetUsage(keys)));
+        // A shard that writes usage again has its own deleted: the store has that of two runs of each shard at most.
+        let mut keys = vec![Vec::new(); usize::from(self.shards())];
+        for usage in left {
+            if let Some(of_shard) = keys.get_mut(usize::from(usage.shard.0 % self.shards())) {
+                of_shard.push(usage.into_key());
+            }
+        }
+        for (shard, keys) in (0..).zip(keys) {
+            self.tell(ShardId(shard), ToShard::Admin(Admin::ForgetUsage(keys)));
+        }
     }
 
     /// The counters and sizes of all shards, without the usage of users.

@@ -274,9 +274,9 @@ impl Node {
         self.restored
     }
 
-    /// The usage of earlier processes that the store has. It stays there until [`NodeHandle::forget_usage`].
-    pub fn left_usage(&self) -> LeftRuns {
-        self.left_usage.clone()
+    /// At the first call the usage of earlier processes in the store, until [`NodeHandle::forget_usage`].
+    pub fn take_left_usage(&mut self) -> LeftRuns {
+        self.left_usage.take()
     }
 
     /// How the store is doing, where there is one.

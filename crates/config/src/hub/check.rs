@@ -11,7 +11,7 @@ use tidegate_hub::{
 
 use super::hub_sections::HubSections;
 use super::keys::without_effect;
-use super::{OnBus, circles};
+use super::{OnBus, circles, topics};
 use crate::Config;
 use crate::finding::Findings;
 use crate::origins::Origins;
@@ -47,6 +47,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
     let mut names = BTreeSet::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
         let mut found = pipeline_problems(pipeline, hub);
+        found.extend(topics::nothing_in_common(pipeline));
         found.extend(tenant_problem(pipeline, &config.tenants));
         found.extend(broker_problem(&config.orchestrator));
         let moves = !config.cluster.name.is_empty() || config.orchestrator.enabled;
@@ -533,6 +534,7 @@ mod tests {
         for (change, to, said) in [
             ("to = [\"archive\", \"db\"]", "to = [\"archiv\"]", "no sink `archiv`"),
             ("to = [\"archive\", \"db\"]", "", "without a sink"),
+            ("from = [\"plant/+/temp\"]", "from = [\"plan/+/temp\", \"x\"]", "`pipeline.from` and FROM 'plant/+/temp'"),
             ("path = \"out/readings.ndjson\"", "", "needs `sink.path`"),
             ("table = \"readings\"", "", "needs `sink.table`"),
             ("kind = \"postgres\"\n", "kind = \"sqlite\"\n", "needs `sink.path`"),
@@ -593,6 +595,8 @@ mod tests {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
         }
+        let wider = RIGHT.replace("from = [\"plant/+/temp\"]", "from = [\"x\", \"plant/#\"]");
+        assert_eq!(findings(&wider), "");
         let once = "[[sink]]\nname = \"once\"\nkind = \"kafka\"\nurl = \"kafka://h\"\ntopic = \"t\"\nexactly_once = true\n\
                     [[pipeline]]\nname = \"each\"\nto = [\"once\"]\nwindow = 100\nsql = \"FOREACH payload FROM 't'\"\n";
         let found = findings(&format!("{RIGHT}{once}"));

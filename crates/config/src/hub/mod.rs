@@ -23,6 +23,8 @@ mod settings;
 #[cfg(feature = "pipelines")]
 mod sinks;
 #[cfg(feature = "pipelines")]
+mod topics;
+#[cfg(feature = "pipelines")]
 mod way;
 
 #[cfg(not(feature = "pipelines"))]

@@ -118,18 +118,16 @@ impl Meters {
         !self.changed.is_empty()
     }
 
-    /// The counters that have changed since the last call, with connection time up to now, by tenant and user.
-    pub(crate) fn take_changed(&mut self, now: Millis) -> Vec<(TenantId, Rc<str>, Usage)> {
-        let mut taken = Vec::with_capacity(self.changed.len());
+    /// Visits the counters that have changed since the last call, with connection time up to now, by tenant and user.
+    pub(crate) fn take_changed(&mut self, now: Millis, visit: &mut dyn FnMut(TenantId, &str, &Usage)) {
         for payer in self.changed.drain(..) {
             let place = payer.0 as usize;
             let (Some(meter), Some((tenant, user))) = (self.of.get_mut(place), self.names.get(place)) else { continue };
             meter.is_changed = false;
             let mut meter = *meter;
             meter.count_time(now);
-            taken.push((*tenant, Rc::clone(user), meter.usage));
+            visit(*tenant, user, &meter.usage);
         }
-        taken
     }
 
     /// The payer of a client. Without a user name, that is the tenant's payer for all such clients.
@@ -217,11 +215,16 @@ mod tests {
         assert!(!meters.has_changed(), "it has no payer");
         meters.connect(busy, Millis(0));
         meters.of(busy).messages_in += 2;
-        let taken = meters.take_changed(Millis(70));
-        let [(tenant, user, usage)] = &taken[..] else { panic!("{taken:?}") };
-        assert_eq!((tenant.0, &**user, usage.messages_in, usage.connection_ms), (1, "busy", 2, 70));
-        assert!(meters.take_changed(Millis(80)).is_empty());
+        let taken = |meters: &mut Meters, now| {
+            let mut taken = Vec::new();
+            meters.take_changed(now, &mut |tenant, user, usage| {
+                taken.push((tenant.0, user.to_owned(), usage.messages_in, usage.connection_ms));
+            });
+            taken
+        };
+        assert_eq!(taken(&mut meters, Millis(70)), [(1, "busy".to_owned(), 2, 70)]);
+        assert_eq!(taken(&mut meters, Millis(80)), []);
         meters.of(quiet).bytes_in += 1;
-        assert_eq!(meters.take_changed(Millis(90)).len(), 1);
+        assert_eq!(taken(&mut meters, Millis(90)).len(), 1);
     }
 }

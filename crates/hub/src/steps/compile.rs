@@ -7,6 +7,7 @@ use sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, Expr, Function as Call, FunctionArg,
     FunctionArgExpr, FunctionArguments, Spanned, Subscript, TrimWhereField, UnaryOperator, Value as Literal,
 };
+use tidegate_units::suggestion::nearest;
 
 use super::aggregate::{Aggregate, Aggregates};
 use super::cel::LOOKUP;
@@ -176,10 +177,12 @@ fn field(expr: &Expr, name: &str, scope: Scope<'_>) -> Result<Node, StepError> {
     }
     FIELDS.iter().find(|field| **field == name).map(|field| Node::Field(field)).ok_or_else(|| {
         let names = FIELDS.join(", ");
-        let hint = if ["username", "peerhost", "node", "event"].contains(&name) {
-            "a message does not carry it".to_owned()
-        } else {
-            format!("for a field of the payload write `payload.{name}`")
+        let near = nearest(name, FIELDS.iter().copied().chain(scope.item));
+        let hint = match near {
+            _ if ["username", "peerhost", "node", "event"].contains(&name) => "a message does not carry it".to_owned(),
+            Some(near @ "payload") => format!("did you mean `{near}`?"),
+            Some(near) => format!("did you mean `{near}`? For a field of the payload write `payload.{name}`"),
+            None => format!("for a field of the payload write `payload.{name}`"),
         };
         refuse(expr, format!("there is no `{name}`: {hint}; there are {names}"))
     })
@@ -254,8 +257,8 @@ fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepErro
         return regex(expr, &name, arguments(expr, &name, call, scope)?);
     }
     let Some(function) = Function::of_name(&name) else {
-        let nearest = Function::nearest(&name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        return Err(refuse(expr, format!("there is no function `{name}`{nearest}")));
+        let near = Function::nearest(&name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        return Err(refuse(expr, format!("there is no function `{name}`{near}")));
     };
     let arguments = arguments(expr, &name, call, scope)?;
     function.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;

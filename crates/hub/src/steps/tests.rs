@@ -196,6 +196,12 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("FOREACH payload.list extra FROM 't'", Some((1, 22, 5)), "`extra` is not expected"),
         ("FOREACH payload.list AS s DO s.x FROM 't' WHERE s.x > 1", Some((1, 49, 1)), "there is no `s`"),
         ("SELECT item.x FROM 't'", Some((1, 8, 1)), "there is no `item`"),
+        ("SELECT paylod.x FROM 't'", Some((1, 8, 1)), "did you mean `payload`?;"),
+        (
+            "SELECT topik FROM 't'",
+            Some((1, 8, 1)),
+            "did you mean `topic`? For a field of the payload write `payload.topik`",
+        ),
         ("SELECT lower(topic, qos) AS x FROM 't'", Some((1, 8, 5)), "takes 1 values, not 2"),
     ] {
         let error = Sql::new(sql, false, &Tables::default()).unwrap_err();

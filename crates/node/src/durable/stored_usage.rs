@@ -1,10 +1,8 @@
-//! Usage in the store: each batch of a shard's journal also has the counters that have changed, so that an acknowledged
+//! Usage in the store: a batch of a shard's journal that is awaited also has the changed counters, so that an acknowledged
 //! message is never stored without the usage that it belongs to.
 //!
 //! Counters begin at zero with each process, so their keys have the number of its run. Counters of an earlier run stay
 //! until they are in the books.
-
-use std::rc::Rc;
 
 use tidegate_engine::{Now, ShardId, TenantId, Usage};
 use tidegate_store::operation;
@@ -17,8 +15,6 @@ const USAGE: u8 = 0x81;
 const VERSION: u8 = 1;
 /// Longest user name that a key can have, bytes. The usage of a user with a longer one is not in the store.
 const MAX_USER: usize = 60_000;
-/// Counters in a value.
-const COUNTERS: usize = 5;
 
 /// The usage of a payer on a shard in an earlier run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +29,8 @@ pub struct LeftUsage {
     pub at_s: u64,
     /// The counters since the start of the run.
     pub usage: Usage,
+    /// The shard that had it.
+    pub(crate) shard: ShardId,
     key: Vec<u8>,
 }
 
@@ -45,29 +43,42 @@ impl LeftUsage {
 
 /// A pair of a store as usage; `None` when it is another, or one of a later version.
 pub(crate) fn read(key: &[u8], value: &[u8]) -> Option<LeftUsage> {
-    let rest = key.strip_prefix(&[USAGE])?;
-    let (run, rest) = number(rest)?;
-    let (_shard, rest) = rest.split_first_chunk::<2>()?;
-    let (tenant, user) = rest.split_first_chunk::<2>()?;
-    let (at_s, mut counters) = number(value.strip_prefix(&[VERSION])?)?;
-    let mut numbers = [0; COUNTERS];
-    for place in &mut numbers {
-        (*place, counters) = number(counters)?;
-    }
-    let [messages_in, messages_out, bytes_in, bytes_out, connection_ms] = numbers;
+    let ([run, shard, tenant], user) = numbers(key.strip_prefix(&[USAGE])?)?;
+    let ([at_s, messages_in, messages_out, bytes_in, bytes_out, connection_ms], _) =
+        numbers(value.strip_prefix(&[VERSION])?)?;
     Some(LeftUsage {
         run,
-        tenant: TenantId(u16::from_be_bytes(*tenant)),
+        tenant: TenantId(u16::try_from(tenant).ok()?),
         user: std::str::from_utf8(user).ok()?.to_owned(),
         at_s,
         usage: Usage { messages_in, messages_out, bytes_in, bytes_out, connection_ms, ..Usage::default() },
+        shard: ShardId(u16::try_from(shard).ok()?),
         key: key.to_vec(),
     })
 }
 
-fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    Some((u64::from_be_bytes(*number), rest))
+/// Numbers, and the bytes behind them. A byte has 7 bits of a number, the lowest first; the highest bit says that more follow.
+fn numbers<const N: usize>(mut bytes: &[u8]) -> Option<([u64; N], &[u8])> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        for shift in (0..u64::BITS).step_by(7) {
+            let (byte, rest) = bytes.split_first()?;
+            bytes = rest;
+            *number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    Some((numbers, bytes))
+}
+
+fn push_number(mut number: u64, to: &mut Vec<u8>) {
+    while number > 0x7f {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
 }
 
 /// A pair of a store in words for people; `None` when it is not the node's or not of this version.
@@ -97,13 +108,22 @@ impl LeftRuns {
         let last = left.iter().map(|left| left.run).max().unwrap_or_default();
         Self { this_run: now.unix.max(last.saturating_add(1)), left }
     }
+
+    /// The usage is given away once: it may be long.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { this_run: self.this_run, left: std::mem::take(&mut self.left) }
+    }
 }
 
 /// Writes the usage of a shard.
 #[derive(Debug)]
 pub(crate) struct UsageWriter {
-    run: u64,
-    shard: ShardId,
+    /// The last key that was put.
+    key: Vec<u8>,
+    /// Bytes of the run and the shard, with which all keys begin.
+    of_shard: usize,
+    /// The last value that was put.
+    value: Vec<u8>,
     /// Keys of earlier runs that are in the books. They are deleted with the next usage, so that the store always has the
     /// number of the last run.
     forgotten: Vec<Vec<u8>>,
@@ -111,7 +131,10 @@ pub(crate) struct UsageWriter {
 
 impl UsageWriter {
     pub(crate) fn new(run: u64, shard: ShardId) -> Self {
-        Self { run, shard, forgotten: Vec::new() }
+        let mut key = vec![USAGE];
+        push_number(run, &mut key);
+        push_number(shard.0.into(), &mut key);
+        Self { of_shard: key.len(), key, value: Vec::new(), forgotten: Vec::new() }
     }
 
     /// Usage of earlier runs is in the books.
@@ -120,24 +143,43 @@ impl UsageWriter {
     }
 
     /// Adds changed usage to a batch.
-    pub(crate) fn append(&mut self, now: Now, batch: &mut Vec<u8>, changed: Vec<(TenantId, Rc<str>, Usage)>) {
-        for (tenant, user, usage) in changed.into_iter().filter(|(_, user, _)| user.len() <= MAX_USER) {
-            let mut key = vec![USAGE];
-            key.extend_from_slice(&self.run.to_be_bytes());
-            key.extend_from_slice(&self.shard.0.to_be_bytes());
-            key.extend_from_slice(&tenant.0.to_be_bytes());
-            key.extend_from_slice(user.as_bytes());
-            let mut value = vec![VERSION];
-            let Usage { messages_in, messages_out, bytes_in, bytes_out, connection_ms, .. } = usage;
-            for number in [now.unix / 1000, messages_in, messages_out, bytes_in, bytes_out, connection_ms] {
-                value.extend_from_slice(&number.to_be_bytes());
-            }
-            // Neither is too long.
-            let _ = operation::put(batch, &key, &value);
+    pub(crate) fn begin<'a>(&'a mut self, now: Now, batch: &'a mut Vec<u8>) -> UsageWriting<'a> {
+        UsageWriting { writer: self, batch, at_s: now.unix / 1000 }
+    }
+}
+
+/// Changed usage that is being added to a batch.
+pub(crate) struct UsageWriting<'a> {
+    writer: &'a mut UsageWriter,
+    batch: &'a mut Vec<u8>,
+    at_s: u64,
+}
+
+impl UsageWriting<'_> {
+    /// Adds the counters of a payer.
+    pub(crate) fn put(&mut self, tenant: TenantId, user: &str, usage: &Usage) {
+        if user.len() > MAX_USER {
+            return;
         }
-        for key in self.forgotten.drain(..) {
+        let UsageWriter { key, of_shard, value, .. } = &mut *self.writer;
+        key.truncate(*of_shard);
+        push_number(tenant.0.into(), key);
+        key.extend_from_slice(user.as_bytes());
+        value.clear();
+        value.push(VERSION);
+        let Usage { messages_in, messages_out, bytes_in, bytes_out, connection_ms, .. } = *usage;
+        for number in [self.at_s, messages_in, messages_out, bytes_in, bytes_out, connection_ms] {
+            push_number(number, value);
+        }
+        // Neither is too long.
+        let _ = operation::put(self.batch, key, value);
+    }
+
+    /// Deletes keys of earlier runs.
+    pub(crate) fn end(self) {
+        for key in self.writer.forgotten.drain(..) {
             // It is as long as it was when it was put.
-            let _ = operation::delete(batch, &key);
+            let _ = operation::delete(self.batch, &key);
         }
     }
 }
@@ -152,11 +194,19 @@ mod tests {
     #[test]
     fn usage_is_read_as_it_was_written_and_forgotten_with_the_next() {
         let now = Now { monotonic: Millis(0), unix: 1_700_000_000_123 };
-        let usage =
-            Usage { messages_in: 1, messages_out: 2, bytes_in: 3, bytes_out: 4, connection_ms: 5, ..Usage::default() };
+        let usage = Usage {
+            messages_in: 1,
+            messages_out: 2,
+            bytes_in: 300,
+            bytes_out: u64::MAX,
+            connection_ms: 5,
+            ..Usage::default()
+        };
         let mut writer = UsageWriter::new(7, ShardId(1));
         let mut batch = Vec::new();
-        writer.append(now, &mut batch, vec![(TenantId(3), "ann".into(), usage)]);
+        let mut writing = writer.begin(now, &mut batch);
+        writing.put(TenantId(3), "ann", &usage);
+        writing.end();
         let written: Vec<Operation<'_>> = Operations::new(&batch).map(Result::unwrap).collect();
         let [Operation::Put { key, value }] = written[..] else { panic!("{written:?}") };
         let left = read(key, value).unwrap();
@@ -166,12 +216,15 @@ mod tests {
         );
         assert_eq!(describe(key, value).unwrap(), "usage of tenant 3, user ann in run 7: 1 messages in, 2 out");
         assert_eq!((read(key, &value[1..]), read(&key[1..], value)), (None, None));
+        assert!((0..value.len()).all(|end| read(key, &value[..end]).is_none()));
         assert_eq!(LeftRuns::before(now, vec![left.clone()]).this_run, now.unix);
         assert_eq!(LeftRuns::before(Now { unix: 5, ..now }, vec![left.clone()]).this_run, 8, "the clock was set back");
         let mut later = UsageWriter::new(8, ShardId(0));
         later.forget(vec![left.into_key()]);
         let mut next = Vec::new();
-        later.append(now, &mut next, vec![(TenantId(3), "ann".into(), usage)]);
+        let mut writing = later.begin(now, &mut next);
+        writing.put(TenantId(3), "ann", &usage);
+        writing.end();
         let written: Vec<Operation<'_>> = Operations::new(&next).map(Result::unwrap).collect();
         assert!(matches!(written[..], [Operation::Put { .. }, Operation::Delete { key: deleted }] if deleted == key));
     }

@@ -1,6 +1,6 @@
 //! Batches of the journal go to the store, parts of queues come from it.
 
-use tidegate_engine::{LoadedQueue, ReadFailure, ShardId, WantedQueue};
+use tidegate_engine::{LoadedQueue, ReadFailure, ShardId, Usage, WantedQueue};
 use tidegate_store::{Loaded, ReadError, Status};
 
 use crate::durable::QueueRead;
@@ -40,9 +40,11 @@ impl StoreCalls<'_> {
         let Some(journal) = &mut self.shard.journal else { return last };
         while let Some(mut batch) = self.shard.engine.store().take_journal() {
             // A full store has room for deletions only.
-            if !self.shard.store_full && self.shard.engine.store().has_changed_usage() {
-                let changed = self.shard.engine.store().take_changed_usage(self.shard.now);
-                journal.usage.append(self.shard.now, &mut batch.operations, changed);
+            if batch.takes_usage && !self.shard.store_full && self.shard.engine.store().has_changed_usage() {
+                let mut writing = journal.usage.begin(self.shard.now, &mut batch.operations);
+                let mut put = |tenant, user: &str, usage: &Usage| writing.put(tenant, user, usage);
+                self.shard.engine.store().take_changed_usage(self.shard.now, &mut put);
+                writing.end();
             }
             let submitted = if batch.is_awaited {
                 last = Submitted::Awaited(batch.sequence);

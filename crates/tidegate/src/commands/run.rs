@@ -109,7 +109,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
     place_node(&mut settings, joining.as_ref());
-    let node = start_node(config, settings, store, &status)?;
+    let mut node = start_node(config, settings, store, &status)?;
     register_store(&node, mirrored.as_ref(), &status);
     if config.orchestrator.enabled {
         status.parts().register_orchestrator(config.clone());
@@ -130,7 +130,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let beside = (HttpListeners::start(config, &gateway, &status)?, CoapListeners::start(config, gateway, &status)?);
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
-    let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
+    let metering = start_metering(config, serving, &mut node, pipelines.sink_deliveries(), &status)?;
     status.ready();
     if cfg!(feature = "admin") {
         answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
@@ -175,11 +175,11 @@ fn leave(cluster: Option<&ClusterNode>, config: &Config, end: End) {
 fn start_metering(
     config: &Config,
     tenancy: Tenancy,
-    node: &Node,
+    node: &mut Node,
     sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     status: &BrokerStatus,
 ) -> Result<Metering, StartError> {
-    let metering = Metering::start(config, tenancy, (node.handle(), node.left_usage()), sink_deliveries)?;
+    let metering = Metering::start(config, tenancy, (node.handle(), node.take_left_usage()), sink_deliveries)?;
     status.set_meter(metering.meter());
     Ok(metering)
 }

@@ -34,7 +34,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "connections", ours: &[], tests: &[], others: Some(&["tokio"]) },
     Layer {
         name: "hub",
-        ours: &["panics", "random", "client", "connections", "context", "bus"],
+        ours: &["units", "panics", "random", "client", "connections", "context", "bus"],
         tests: &[],
         others: None,
     },

@@ -6,7 +6,6 @@ use crate::ids::TenantId;
 use crate::journal::JournalBatch;
 use crate::limits::usage::Usage;
 use crate::now::Now;
-use std::rc::Rc;
 
 impl StoreCalls<'_> {
     /// Takes the records for the store since the last call. The shell gives them to the store before it hands over
@@ -22,11 +21,11 @@ impl StoreCalls<'_> {
         self.engine.state.meters.has_changed()
     }
 
-    /// The usage since the start of each payer whose usage has changed since the last call, by tenant and user. The user
-    /// name is empty for clients that are not metered by user. The shell writes it into a batch of the journal, so that
-    /// no message is acknowledged whose usage is not stored. Only the counters are set.
-    pub fn take_changed_usage(&mut self, now: Now) -> Vec<(TenantId, Rc<str>, Usage)> {
-        self.engine.state.meters.take_changed(now.monotonic)
+    /// Visits the usage since the start of each payer whose usage has changed since the last call, by tenant and user. The
+    /// user name is empty for clients that are not metered by user. The shell writes it into a batch of the journal, so
+    /// that no message is acknowledged whose usage is not stored. Only the counters are set.
+    pub fn take_changed_usage(&mut self, now: Now, visit: &mut dyn FnMut(TenantId, &str, &Usage)) {
+        self.engine.state.meters.take_changed(now.monotonic, visit);
     }
 
     /// All batches up to the one of this sequence are committed: packets that promise them may leave.
