@@ -81,10 +81,17 @@ impl Run {
         let shares: Vec<(usize, usize)> = held.iter().map(|reader| (random.pick(&heirs), *reader)).collect();
         let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(&heirs), it)).collect();
         let mut broker_links = Vec::new();
+        let its = |heir: usize| shares.iter().filter(move |(of, _)| *of == heir).map(|(_, reader)| *reader);
+        // No table says where the partitions are before all heirs have taken them.
         for heir in heirs.iter().copied() {
-            let its: Vec<usize> = shares.iter().filter(|(of, _)| *of == heir).map(|(_, reader)| *reader).collect();
+            let own = publishers.iter().filter(|(of, _)| *of == heir).map(|(_, it)| partitions_of(&it.name));
+            let own = own.fold(Partitions::NONE, Partitions::with);
+            broker_links = self.take_partitions(dead, heir, &its(heir).collect::<Vec<_>>(), own);
+        }
+        for heir in heirs.iter().copied() {
+            its(heir).for_each(|reader| self.serve(heir, reader));
             let own = publishers.extract_if(.., |(of, _)| *of == heir).map(|(_, it)| it).collect();
-            broker_links = self.take_partitions(dead, heir, &its, own);
+            self.serve_publishers(heir, own);
         }
         for image in broker_links {
             let heir = self.random.pick(&heirs);
@@ -100,32 +107,32 @@ impl Run {
         self.transfers += MEMBERS as u64;
     }
 
-    /// A member takes over sessions and publishers of a dead one. Returns the connections of the dead one to brokers.
+    /// A member takes over partitions of a dead one. Returns the connections of the dead one to brokers.
     fn take_partitions(
         &mut self,
         dead: usize,
         heir: usize,
         readers: &[usize],
-        publishers: Vec<Device>,
+        of_publishers: Partitions,
     ) -> Vec<BrokerLinkImage> {
-        let of_publishers = publishers.iter().map(|publisher| partitions_of(&publisher.name));
-        let of_publishers = of_publishers.fold(Partitions::NONE, Partitions::with);
         let its = readers.iter().map(|reader| self.partitions(*reader)).fold(of_publishers, Partitions::with);
         let remains = remains_of(&self.members[dead].world, its);
         self.arrive(heir, self.transfers + 1 + heir as u64, readers, &remains.images, &remains.had);
         self.run(heir);
-        for reader in readers {
-            self.serve(heir, *reader);
-        }
+        remains.broker_links
+    }
+
+    /// A member serves publishers whose partitions it has taken over.
+    fn serve_publishers(&mut self, heir: usize, publishers: Vec<Device>) {
         let world = self.members[heir].world.clone();
-        world.engine(0, |engine, now| engine.moves().release_partitions(now, of_publishers));
         for mut publisher in publishers {
+            let partitions = partitions_of(&publisher.name);
+            world.engine(0, |engine, now| engine.moves().release_partitions(now, partitions));
             publisher.move_to(&world);
             self.members[heir].publishers.push(publisher);
         }
         self.tell_homes();
         self.run(heir);
-        remains.broker_links
     }
 
     /// A member connects to a broker as the dead one.
