@@ -81,8 +81,8 @@ impl Settings {
         LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(self.log.clone(), 1) }
     }
 
-    /// Whether a new list of files is due, when so many bytes were written since the last one and so many that were live
-    /// then are dead. A log without room takes no writes: there only dead bytes say that a list gives room.
+    /// Whether a new list of files is due: for the bytes written since the last one, or the bytes that were live then and
+    /// are dead now. A log without room takes no writes: there only dead bytes say that a list gives room.
     pub(crate) fn wants_index(&self, written: u64, freed: u64, dead: u64) -> bool {
         let is_worth_it = dead > self.max_dead_bytes && written + freed > self.index_after_bytes / 16;
         written >= self.index_after_bytes || is_worth_it

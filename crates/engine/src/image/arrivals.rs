@@ -34,19 +34,19 @@ pub(crate) struct Arrivals {
     /// In the order in which they came. A partition belongs to its last one.
     all: VecDeque<Arrival>,
     /// Messages passed on.
-    passed: BTreeMap<Id, Passed>,
+    passed: BTreeMap<Id, PassedOn>,
     /// The number of the next one.
     next: u64,
 }
 
 /// The partitions to which a message was passed on.
 #[derive(Debug, Default)]
-struct Passed {
+struct PassedOn {
     to: Partitions,
     is_stored: bool,
 }
 
-impl Passed {
+impl PassedOn {
     fn store(&self, journal: &mut Journal, (origin, number): Id) {
         if self.is_stored {
             journal.put(Key::Passed(origin, number), |out| put_partitions(out, self.to));
@@ -377,7 +377,7 @@ impl Arrivals {
     pub(crate) fn restore_passed(&mut self, id: Id, value: &[u8]) -> Result<(), WireError> {
         let mut reader = WireReader::new(value);
         let to = Partitions::read(&mut reader)?;
-        self.passed.insert(id, Passed { to, is_stored: true });
+        self.passed.insert(id, PassedOn { to, is_stored: true });
         if reader.is_empty() { Ok(()) } else { Err(WireError { reading: "the end of a set of partitions" }) }
     }
 }

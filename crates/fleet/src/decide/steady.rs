@@ -58,7 +58,7 @@ struct Point {
 
 /// The memory, as a list. One of an earlier version ends before the peaks.
 #[derive(Serialize, Deserialize)]
-struct Remembered(Demand, VecDeque<Point>, Option<Duration>, Skew, #[serde(default)] Peaks);
+struct SteadyMemory(Demand, VecDeque<Point>, Option<Duration>, Skew, #[serde(default)] Peaks);
 
 impl Steady {
     pub(super) fn new(settings: &Settings) -> Self {
@@ -412,7 +412,7 @@ impl Policy for Steady {
     }
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
-        let Remembered(demand, history, backlog_since, skew, peaks) = serde_json::from_value(memory)?;
+        let SteadyMemory(demand, history, backlog_since, skew, peaks) = serde_json::from_value(memory)?;
         (self.demand, self.history) = (self.demand.recalling(&demand), history);
         (self.backlog_since, self.skew, self.peaks) = (backlog_since, skew, peaks);
         self.history.truncate(Settings::REMEMBERED_MAX as usize);

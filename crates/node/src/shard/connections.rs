@@ -1,5 +1,6 @@
 //! Connections of a shard: how they come in, are handed over, read and written.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -220,9 +221,7 @@ impl SocketCalls<'_> {
             if !self.shard.admission().admit_introduced(key) {
                 return;
             }
-            // A connection that is being closed begins nothing.
-            let open = self.shard.table.get(key).filter(|(flags, _)| !flags.has(Flags::CLOSING));
-            if let Some(home) = open.and_then(|(_, transport)| transport.carry_to()) {
+            if let Some(home) = self.home_to_carry_to(key) {
                 return self.shard.relaying().begin_to_carry(key, home);
             }
             self.shard.accepting().preset(key);
@@ -275,6 +274,12 @@ impl SocketCalls<'_> {
             Ok(Input::Closed) => self.end_input(key),
             Err(_) => self.lose(key),
         }
+    }
+
+    /// The home of a client that another node has sent here. A connection that is being closed begins nothing.
+    fn home_to_carry_to(&mut self, key: ConnectionKey) -> Option<SocketAddr> {
+        let open = self.shard.table.get(key).filter(|(flags, _)| !flags.has(Flags::CLOSING));
+        open.and_then(|(_, transport)| transport.carry_to())
     }
 
     /// All input has come. That of a client whose node was asked to end its side is not the end of the client.

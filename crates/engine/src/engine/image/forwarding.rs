@@ -190,7 +190,7 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
-    /// they say which messages these are, and groups get back what they have dealt to them. It is called on each shard.
+    /// they say which messages these are, and groups get back the messages dealt to them. It is called on each shard.
     pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;

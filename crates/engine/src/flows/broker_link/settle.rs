@@ -16,8 +16,10 @@ use crate::orchestrator::broker_link::passed::is_recognised;
 use crate::orchestrator::broker_link::receive::version_of;
 use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use crate::orchestrator::broker_link::{BrokerLink, Unreturned};
+use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Flow, InFlight};
+use crate::settings::Settings;
 use crate::settings::fleet_topics::of_brokers;
 use std::collections::BTreeMap;
 
@@ -32,7 +34,7 @@ fn entered(message: &MessageRef) -> Option<(u64, u64)> {
 /// When the newest retained value of each topic entered.
 type NewestValues = BTreeMap<Box<str>, (u64, u64)>;
 
-/// Those that a broker is about to take or to return. Messages that are sent again come behind these.
+/// The values that a broker is about to take or to return. Messages that are sent again come behind these.
 fn newest_values(broker_link: &BrokerLink, flow: Option<&Flow>) -> NewestValues {
     let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
     let unreturned = broker_link.unreturned.values().map(|waiting| &waiting.in_flight);
@@ -43,6 +45,32 @@ fn newest_values(broker_link: &BrokerLink, flow: Option<&Flow>) -> NewestValues 
         *newest = entered(&delivery.message).unwrap_or_default().max(*newest);
     }
     values
+}
+
+/// A message as it is sent again: for subscribers alone where a newer retained value of its topic is known, which it would
+/// replace at the broker.
+fn behind_newer(
+    now: Now,
+    settings: &Settings,
+    store: &RetainedStore,
+    values: &NewestValues,
+    message: MessageRef,
+) -> MessageRef {
+    if !message.retain {
+        return message;
+    }
+    let is_kept_newer = || {
+        let (tenant, topic) = of_brokers(settings, message.topic())?;
+        // The message itself may be kept with a later version than its own.
+        let is_it = store.values.get(tenant, topic, now.monotonic).is_some_and(|it| it.payload() == message.payload());
+        let next = version_of(message.properties()).saturating_add(1);
+        Some(!is_it && store.has_as_new(now, tenant, topic, next))
+    };
+    if values.get(message.topic()) > entered(&message).as_ref() || is_kept_newer() == Some(true) {
+        message.publication().unretained().keep()
+    } else {
+        message
+    }
 }
 
 impl BrokerLinking<'_> {
@@ -119,36 +147,11 @@ impl BrokerLinking<'_> {
         let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
         let late: Vec<MessageId> = broker_link.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
         if !late.is_empty() {
-            let values = newest_values(broker_link, self.flow_of(broker_link));
+            let session = self.state.sessions.get(broker_link.session.0);
+            let values = newest_values(broker_link, session.and_then(|session| session.flow.as_deref()));
             late.iter().for_each(|id| self.send_again(now, key, id, &values));
         }
         self.check_gate(now);
-    }
-
-    fn flow_of(&self, broker_link: &BrokerLink) -> Option<&Flow> {
-        self.state.sessions.get(broker_link.session.0).and_then(|session| session.flow.as_deref())
-    }
-
-    /// A message as it is sent again: for subscribers alone where a newer retained value of its topic is known, which it
-    /// would replace at the broker.
-    fn behind_newer(&self, now: Now, values: &NewestValues, message: MessageRef) -> MessageRef {
-        if !message.retain {
-            return message;
-        }
-        let is_kept_newer = || {
-            let (tenant, topic) = of_brokers(&self.state.settings, message.topic())?;
-            let store = &self.retaining.store;
-            // The message itself may be kept with a later version than its own.
-            let is_it =
-                store.values.get(tenant, topic, now.monotonic).is_some_and(|it| it.payload() == message.payload());
-            let next = version_of(message.properties()).saturating_add(1);
-            Some(!is_it && store.has_as_new(now, tenant, topic, next))
-        };
-        if values.get(message.topic()) > entered(&message).as_ref() || is_kept_newer() == Some(true) {
-            message.publication().unretained().keep()
-        } else {
-            message
-        }
     }
 
     /// Deals one acknowledged message again, if it still has a subscriber.
@@ -167,7 +170,7 @@ impl BrokerLinking<'_> {
                 self.deliver_here(now, key, &message);
             }
             Some(message) if wanted => {
-                let message = self.behind_newer(now, values, message);
+                let message = behind_newer(now, &self.state.settings, &self.retaining.store, values, message);
                 dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere);
             }
             _ => self.broker_links.settlement.resends.forget(id),
@@ -201,13 +204,15 @@ impl BrokerLinking<'_> {
         let session = broker_link.session;
         let unpassed = broker_link.unpassed.take_all();
         let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
-        let values = newest_values(broker_link, self.flow_of(broker_link));
+        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        let values = newest_values(broker_link, flow);
         let newest = self.broker_links.last_number();
         for (id, mut in_flight) in unpassed {
             self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
             if is_recognised(&id, newest) {
                 if let Some(delivery) = in_flight.delivery.as_mut() {
-                    delivery.message = self.behind_newer(now, &values, delivery.message.clone());
+                    let (settings, store) = (&self.state.settings, &self.retaining.store);
+                    delivery.message = behind_newer(now, settings, store, &values, delivery.message.clone());
                 }
                 dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
             } else {

@@ -37,7 +37,7 @@ struct Remains {
     had: Vec<u8>,
 }
 
-/// As `images_of` of the crate `node` makes them for one successor. What goes along with the first image of a set belongs
+/// As `images_of` of the crate `node` makes them for one successor. The attachments of the first image of a set belong
 /// to all of the set, so each successor has its own set.
 fn remains_of(world: &World, partitions: Partitions) -> Remains {
     let (now, pairs) = (world.now(), world.swept());
