@@ -779,11 +779,11 @@ fn a_second_process_of_a_name_never_serves_beside_the_first() {
         let mut world = durable(seed);
         world.accuses = false;
         let (first, first_serves_until) = (&world.nodes[index], world.nodes[index].shards_until);
-        let served: Vec<u16> = (0..PARTITIONS).filter(|it| first.follower.serves(*it)).collect();
-        assert!(!served.is_empty() && first_serves_until > world.now);
+        let partitions: Vec<u16> = (0..PARTITIONS).filter(|it| first.follower.serves(*it)).collect();
+        assert!(!partitions.is_empty() && first_serves_until > world.now);
         // It has the store of the first from the bus, and listens elsewhere.
         world.start_after(index, None);
-        let serves = |node: &Node| !node.shards_ended && served.iter().any(|it| node.follower.serves(*it));
+        let serves = |node: &Node| !node.shards_ended && partitions.iter().any(|it| node.follower.serves(*it));
         let end = world.now + 5 * LEASE;
         while !serves(&world.nodes[index]) {
             world.tick();

@@ -149,7 +149,9 @@ impl BrokerLinking<'_> {
         if !late.is_empty() {
             let session = self.state.sessions.get(broker_link.session.0);
             let values = newest_values(broker_link, session.and_then(|session| session.flow.as_deref()));
-            late.iter().for_each(|id| self.send_again(now, key, id, &values));
+            for id in &late {
+                self.send_again(now, key, id, &values);
+            }
         }
         self.check_gate(now);
     }
