@@ -321,7 +321,9 @@ fn a_refused_member_gives_its_message_back_to_its_group() {
         engine.moves().begin_coming(now, MOVE + 1, its);
     });
     member.disconnect();
-    carried.iter().for_each(|carried| broker.carry(carried));
+    for carried in &carried {
+        broker.carry(carried);
+    }
     world.run();
     let owed =
         || world.engine(0, |engine, _| engine.questions().owed(partition_of(TenantId::DEFAULT, "member")).queued);
