@@ -116,8 +116,8 @@ impl Journal {
         self.sequence
     }
 
-    /// A message waits for other shards. If they write it, the usage that it belongs to is in a batch before theirs, and shares
-    /// its sync: at the answer it would need one of its own.
+    /// A message waits for other shards. If they write it, its usage is in a batch before their batches. All these batches
+    /// share one sync; usage that is written at the answer would need a second sync.
     #[inline]
     pub(crate) fn note_crossing(&mut self) {
         if self.usage_ahead == UsageAhead::On {

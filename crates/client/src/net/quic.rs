@@ -266,7 +266,7 @@ impl QuicStream {
         Ok(())
     }
 
-    /// Takes datagrams until there are none now; returns whether there may be more.
+    /// Takes datagrams until the socket is empty or the turn ends. Returns true if the socket may have more.
     ///
     /// # Errors
     /// When the socket fails.

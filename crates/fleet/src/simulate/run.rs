@@ -157,8 +157,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The messages that publishers send in a second: as many as have room among the outstanding ones, which become
-    /// fewer meanwhile.
+    /// The messages that publishers send in a second. If their outstanding messages are limited, they send up to the limit,
+    /// and one more for each message handled in this second.
     fn sent(&mut self, offered: f64) -> f64 {
         self.kept += offered;
         let outstanding: f64 = self.levels.iter().map(|watched| watched.tier.backlog).sum();

@@ -86,7 +86,7 @@ fn a_tail_that_fits_into_memory_again_is_not_read() {
     }
 }
 
-/// The messages in flight are as many as the window allows, however few of a queue are in memory.
+/// The messages in flight fill the window, also where few messages of the queue are in memory.
 #[test]
 fn a_client_that_acknowledges_late_gets_its_whole_window() {
     for (shards, receive_maximum) in [(1, 150), (2, 150), (1, 1_000)] {
