@@ -114,9 +114,9 @@ fn write(file: &Path, text: &str) -> Result<(), DevError> {
 /// The names and addresses of this machine, and the requested ones.
 fn server_names(args: &DevArgs) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = tidegate_proc::host_name();
     let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
-    let machine = Some(machine.trim()).filter(|name| !name.is_empty()).filter(plain);
+    let machine = machine.as_deref().filter(plain);
     for name in machine.into_iter().chain(args.name.iter().map(String::as_str)) {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());

@@ -112,10 +112,10 @@ fn has_nothing_to_do(args: &Args, config: &Config) -> Option<&'static str> {
 
 fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let member = args.member.clone().unwrap_or_else(|| {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        own_name(host.trim(), std::process::id())
-    });
+    let member = args
+        .member
+        .clone()
+        .unwrap_or_else(|| own_name(&tidegate_proc::host_name().unwrap_or_default(), std::process::id()));
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
     let is_asked_for = *config.origins.source_of("admin", "address") != Source::Default;

@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_proc::number_after;
+
 /// Where the system shows them.
 const ROOT: &str = "/sys/fs/cgroup";
 /// In which one this process is.
@@ -68,7 +70,7 @@ impl<'a> ControlGroups<'a> {
     pub fn processors(&self) -> Option<ProcessorLimit> {
         let limit = |folder: &PathBuf| {
             let processors = quota(&self.file(folder, "cpu.max")?)?;
-            let used_us = number(&self.file(folder, "cpu.stat")?, "usage_usec")?;
+            let used_us = number_after(&self.file(folder, "cpu.stat")?, "usage_usec")?;
             Some(ProcessorLimit { folder: folder.clone(), processors, used_us })
         };
         let limits = self.folders.iter().filter_map(limit);
@@ -81,7 +83,7 @@ impl<'a> ControlGroups<'a> {
             let bytes = self.file(folder, "memory.max")?.trim().parse().ok()?;
             let used = || {
                 let all: u64 = self.file(folder, "memory.current")?.trim().parse().ok()?;
-                let idle = number(&self.file(folder, "memory.stat")?, "inactive_file")?;
+                let idle = number_after(&self.file(folder, "memory.stat")?, "inactive_file")?;
                 Some(all.saturating_sub(idle))
             };
             Some(MemoryLimit { bytes, used: used() })
@@ -100,11 +102,6 @@ fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (u32, u32) = (quota.parse().ok()?, period.parse().ok()?);
     (quota > 0 && period > 0).then(|| f64::from(quota) / f64::from(period))
-}
-
-/// The number behind a name that begins a line.
-fn number(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tidegate_proc::bytes_after;
+
 use crate::control_groups::{ControlGroups, Read, system};
 
 /// Reads the share of the processors that is busy between two looks.
@@ -95,18 +97,13 @@ pub fn memory() -> (u64, u64) {
 
 fn memory_in(read: Read<'_>) -> (u64, u64) {
     let text = read("/proc/meminfo").unwrap_or_default();
-    let machine = (field(&text, "MemTotal:"), field(&text, "MemAvailable:"));
+    let bytes = |name| bytes_after(&text, name).unwrap_or_default();
+    let machine = (bytes("MemTotal:"), bytes("MemAvailable:"));
     let limits = ControlGroups::find(read).memory().into_iter().filter(|limit| limit.bytes < machine.0);
     limits.fold(machine, |(total, available), limit| {
         let left = limit.bytes.saturating_sub(limit.used.unwrap_or_default());
         (total.min(limit.bytes), available.min(left))
     })
-}
-
-fn field(text: &str, name: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    number.unwrap_or_default().saturating_mul(1_024)
 }
 
 #[cfg(test)]
@@ -188,7 +185,6 @@ mod tests {
     fn the_kernels_words_are_read() {
         assert_eq!(ticks("cpu  10 1 4 80 5 0 0 0 7 7\ncpu0 1\n"), Some((15, 100)));
         assert_eq!((ticks("cpu  10 1\n"), ticks("intr 1\n")), (None, None));
-        assert_eq!(field("MemTotal: 10 kB\nMemAvailable:   4 kB\n", "MemAvailable:"), 4_096);
         assert!((ratio(1, 4) - 0.25).abs() < 1e-9 && ratio(1, 0) == 0.0);
     }
 }

@@ -2,6 +2,7 @@
 //! less.
 
 use rustix::process::{Resource, getrlimit};
+use tidegate_proc::bytes_after;
 
 use crate::control_groups::{ControlGroups, Read, system};
 
@@ -37,7 +38,7 @@ pub fn find() -> Option<Available> {
 }
 
 fn find_in(read: Read<'_>, of_process: &[Option<u64>]) -> Option<Available> {
-    let machine = Available { bytes: total_in(&read("/proc/meminfo")?)?, bound: Bound::Machine };
+    let machine = Available { bytes: bytes_after(&read("/proc/meminfo")?, "MemTotal:")?, bound: Bound::Machine };
     let of_groups = ControlGroups::find(read).memory().into_iter().map(|limit| limit.bytes).min();
     let of_groups = of_groups.map(|bytes| Available { bytes, bound: Bound::Container });
     let of_process = within(u64::MAX, of_process);
@@ -55,12 +56,6 @@ pub fn is_address_space_limited() -> bool {
 /// threads and what the allocator keeps.
 fn within(least: u64, limits: &[Option<u64>]) -> u64 {
     limits.iter().flatten().fold(least, |least, limit| least.min(limit / 2))
-}
-
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-fn total_in(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -93,12 +88,5 @@ mod tests {
         assert_eq!(found("2000000\n", None), (1_024_000, Bound::Machine), "a limit above the machine's memory");
         assert_eq!(found("500000\n", Some(600_000)), (300_000, Bound::Process));
         assert_eq!(find_in(&|_| None, &[Some(1)]), None);
-    }
-
-    #[test]
-    fn memory_is_read_as_the_kernel_writes_it() {
-        assert_eq!(total_in("MemTotal:       16318480 kB\nMemFree:  1 kB\n"), Some(16_318_480 * 1024));
-        assert_eq!(total_in("MemFree: 1 kB\n"), None);
-        assert_eq!(total_in("MemTotal: lots\n"), None);
     }
 }

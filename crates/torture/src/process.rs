@@ -2,26 +2,19 @@
 
 use std::path::Path;
 
+use tidegate_proc::Stat;
+
 use crate::failure::Failure;
 
 /// Processor time that a process has taken so far, in seconds; 0 when it is gone.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold spaces; the third field comes after it.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<u32>().ok()).unwrap_or(0);
-    f64::from(ticks(11) + ticks(12)) / clock_ticks()
-}
-
-fn clock_ticks() -> f64 {
-    u32::try_from(rustix::param::clock_ticks_per_second()).map_or(100.0, f64::from)
+    Stat::of(pid).map_or(0.0, |stat| stat.cpu.as_secs_f64())
 }
 
 /// Resident memory of a process in kB; 0 when it is gone.
 pub(crate) fn resident_kb(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+    let status = tidegate_proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    tidegate_proc::number_after(&status, "VmRSS:").unwrap_or(0)
 }
 
 /// Bytes of all files below a folder.

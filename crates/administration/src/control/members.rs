@@ -72,10 +72,8 @@ pub(crate) fn name_of(status: &BrokerStatus) -> String {
         return name.to_string();
     }
     let orchestrator = status.fleet_config().map(|config| config.orchestrator.name.clone());
-    orchestrator.filter(|name| !name.is_empty()).unwrap_or_else(|| {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        if host.trim().is_empty() { "broker".to_owned() } else { host.trim().to_owned() }
-    })
+    let named = orchestrator.filter(|name| !name.is_empty()).or_else(tidegate_proc::host_name);
+    named.unwrap_or_else(|| "broker".to_owned())
 }
 
 /// The system gives no thread to answer other nodes.

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 /// The system since its start, its network and the address, on which only one process listens at a time (`SO_REUSEPORT` is
 /// off). `None` where the system does not name them.
 pub(super) fn of_listener(at: SocketAddr) -> Option<String> {
-    let start = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let start = tidegate_proc::boot()?;
     let network = fs::read_link("/proc/self/ns/net").ok()?;
-    Some(format!("{} {} {at}", start.trim(), network.display()))
+    Some(format!("{} {} {at}", start, network.display()))
 }
 
 #[cfg(test)]

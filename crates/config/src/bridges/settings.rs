@@ -100,9 +100,7 @@ impl Bridge {
         if let Some(cluster) = cluster {
             return format!("{cluster}.{}", self.name);
         }
-        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let machine = machine.trim();
-        format!("{}.{}", if machine.is_empty() { "tidegate" } else { machine }, self.name)
+        format!("{}.{}", tidegate_proc::host_name().as_deref().unwrap_or("tidegate"), self.name)
     }
 
     fn tls(&self) -> Result<TlsConnector, BridgeConfigError> {

@@ -380,9 +380,7 @@ fn topics_of(pipeline: &Pipeline, way: &Way) -> TopicsSettings {
 
 /// The client id at another broker, different for pipelines of one name on two machines.
 fn sink_client_id(pipeline: &str, sink: &str) -> String {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let machine = machine.trim();
-    format!("hub.{}.{pipeline}.{sink}", if machine.is_empty() { "tidegate" } else { machine })
+    format!("hub.{}.{pipeline}.{sink}", tidegate_proc::host_name().as_deref().unwrap_or("tidegate"))
 }
 
 /// Dead letters go back to the broker that the messages come from.

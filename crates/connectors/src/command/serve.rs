@@ -78,9 +78,7 @@ pub(super) fn run(args: &Args) -> Exit {
 }
 
 fn machine() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "hub".to_owned() } else { name.to_owned() }
+    tidegate_proc::host_name().unwrap_or_else(|| "hub".to_owned())
 }
 
 fn serve(config: &Config, settings: Vec<PipelineSettings>, member: &str) -> Result<Exit, StartError> {

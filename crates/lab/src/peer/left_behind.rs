@@ -1,6 +1,5 @@
 //! Processes that a peer has spawned and that have left its process group, such as daemons.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,14 +14,8 @@ pub(super) fn kill(directory: &Path) {
     mark.extend_from_slice(directory.as_os_str().as_bytes());
     let is_below =
         |entry: &[u8]| entry.strip_prefix(mark.as_slice()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
-    let Ok(entries) = fs::read_dir("/proc") else { return };
-    let own = i32::try_from(std::process::id()).ok();
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    for pid in pids.filter(|pid| Some(*pid) != own) {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(is_below)
-            && let Some(pid) = Pid::from_raw(pid)
-        {
+    for pid in tidegate_proc::marked(is_below) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
             // It may have ended meanwhile.
             let _ = kill_process(pid, Signal::KILL);
         }

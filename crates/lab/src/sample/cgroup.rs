@@ -3,14 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use tidegate_proc::{Mounts, PERIOD_US, number_after, quota_us};
 
 use crate::limits::Limits;
-
-/// The period within which CPU time is given, microseconds.
-const PERIOD_US: u64 = 100_000;
-/// The smallest quota that the kernel takes, microseconds.
-const LEAST_QUOTA_US: u64 = 1_000;
 
 /// How this machine limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,15 +62,15 @@ pub enum LimitError {
 impl Cgroups {
     /// Detects the abilities of this machine.
     pub fn detect() -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        Self::find(&read("/proc/self/mounts"), &read("/proc/self/cgroup"))
+        Mounts::of_this_process()
+            .map_or_else(|error| Self::Unavailable(error.to_string()), |mounts| Self::find(&mounts))
     }
 
-    fn find(mounts: &str, own: &str) -> Self {
-        if let Some(place) = v2(mounts, own) {
+    fn find(mounts: &Mounts) -> Self {
+        if let Some(place) = mounts.v2(&["cpu", "memory"]) {
             return Self::V2(place);
         }
-        match (v1(mounts, own, "cpu"), v1(mounts, own, "memory")) {
+        match (mounts.v1("cpu"), mounts.v1("memory")) {
             (Some(cpu), Some(memory)) => Self::V1 { cpu, memory },
             _ => Self::Unavailable(
                 "no cgroup with the controllers `cpu` and `memory` is mounted or delegated to this user; run as root, or within \
@@ -133,11 +130,9 @@ impl Limited {
     /// one for memory.
     pub fn pressure(&self) -> (u64, u64) {
         let number = |file: &str, name: &str| {
-            self.directories.iter().find_map(|directory| {
-                let text = fs::read_to_string(directory.join(file)).ok()?;
-                let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-                line?.trim().parse::<u64>().ok()
-            })
+            self.directories
+                .iter()
+                .find_map(|directory| number_after(&fs::read_to_string(directory.join(file)).ok()?, name))
         };
         let killed = number("memory.events", "oom_kill").or_else(|| number("memory.oom_control", "oom_kill"));
         (number("cpu.stat", "nr_throttled").unwrap_or(0), killed.unwrap_or(0))
@@ -153,43 +148,6 @@ impl Drop for Limited {
     }
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "a number of cores is small and above 0")]
-fn quota_us(cores: f64) -> u64 {
-    ((cores.max(0.0) * PERIOD_US as f64).round() as u64).max(LEAST_QUOTA_US)
-}
-
-/// Where a controller of version 1 is mounted, and within it this process.
-fn v1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
-    let mounted = mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let (place, kind, options) = (fields.get(1)?, fields.get(2)?, fields.get(3)?);
-        (*kind == "cgroup" && options.split(',').any(|option| option == controller)).then_some(*place)
-    })?;
-    let own = own.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        parts.next()?.split(',').any(|name| name == controller).then(|| parts.next())?
-    })?;
-    Some(Path::new(mounted).join(own.trim_start_matches('/')))
-}
-
-/// The nearest cgroup of version 2 at or above this process whose children get both controllers.
-fn v2(mounts: &str, own: &str) -> Option<PathBuf> {
-    let root = mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        (*fields.get(2)? == "cgroup2").then_some(PathBuf::from(fields.get(1)?))
-    })?;
-    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let place = root.join(own.trim_start_matches('/'));
-    place.ancestors().take_while(|place| place.starts_with(&root)).find_map(|place| {
-        let has = |file: &str| {
-            let text = fs::read_to_string(place.join(file)).unwrap_or_default();
-            ["cpu", "memory"].iter().all(|wanted| text.split_ascii_whitespace().any(|name| name == *wanted))
-        };
-        let hand_down = || fs::write(place.join("cgroup.subtree_control"), "+cpu +memory").is_ok();
-        (has("cgroup.controllers") && (has("cgroup.subtree_control") || hand_down())).then(|| place.to_owned())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,16 +155,11 @@ mod tests {
 
     #[test]
     fn version_1_is_found_where_its_controllers_are_mounted() {
+        let find = |mounts: &str, own: &str| Cgroups::find(&Mounts { mounts: mounts.to_owned(), own: own.to_owned() });
         let mounts = "cgroup /c/cpu cgroup rw,cpu 0 0\ncgroup /c/memory cgroup rw,memory 0 0\n";
-        let found = Cgroups::find(mounts, "3:cpu:/\n4:memory:/a/b\n0::/\n");
         let expected = Cgroups::V1 { cpu: PathBuf::from("/c/cpu/"), memory: PathBuf::from("/c/memory/a/b") };
-        assert_eq!(found, expected);
-        assert!(matches!(Cgroups::find("cgroup /c/cpu cgroup rw,cpu 0 0\n", "3:cpu:/\n"), Cgroups::Unavailable(_)));
-    }
-
-    #[test]
-    fn a_quota_is_a_share_of_the_period() {
-        assert_eq!((quota_us(0.7), quota_us(2.0), quota_us(0.0)), (70_000, 200_000, LEAST_QUOTA_US));
+        assert_eq!(find(mounts, "3:cpu:/\n4:memory:/a/b\n0::/\n"), expected);
+        assert!(matches!(find("cgroup /c/cpu cgroup rw,cpu 0 0\n", "3:cpu:/\n"), Cgroups::Unavailable(_)));
     }
 
     #[test]

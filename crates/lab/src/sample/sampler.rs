@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tidegate_proc::Stat;
 
 use super::network::{self, Traffic};
-use super::process::{Stat, descriptors, pss, status, switches};
+use super::process::{descriptors, pss, status, switches};
 use super::tree::{processes, tree};
 use crate::stop::Stop;
 
@@ -143,10 +144,11 @@ impl Accounts {
         let mut row = Row::default();
         for pid in members {
             let Some(stat) = all.get(pid) else { continue };
-            let before = self.seen.insert(*pid, stat.cpu);
+            let cpu = stat.cpu.as_secs_f64();
+            let before = self.seen.insert(*pid, cpu);
             // The use of a process before the first sample belongs to its start; a process that comes later began
             // within the run.
-            self.total_cpu += if first { 0.0 } else { (stat.cpu - before.unwrap_or(0.0)).max(0.0) };
+            self.total_cpu += if first { 0.0 } else { (cpu - before.unwrap_or(0.0)).max(0.0) };
             row.add(*pid, *stat, with_pss);
         }
         if let Some(now) = members.first().and_then(|pid| network::of(*pid)) {
@@ -184,7 +186,7 @@ struct Row {
 impl Row {
     fn add(&mut self, pid: u32, stat: Stat, with_pss: bool) {
         let (voluntary, involuntary) = switches(pid);
-        self.rss += stat.rss;
+        self.rss += stat.resident;
         self.anonymous += status(pid).anonymous;
         self.descriptors += descriptors(pid);
         self.threads += stat.threads;
@@ -216,8 +218,8 @@ impl Row {
 mod tests {
     use super::*;
 
-    fn stat(cpu: f64, rss: u64) -> Stat {
-        Stat { parent: 1, cpu, threads: 1, rss }
+    fn stat(cpu_ms: u64, resident: u64) -> Stat {
+        Stat { cpu: Duration::from_millis(cpu_ms), resident, ..Stat::default() }
     }
 
     /// No process has these ids, so only the given values count.
@@ -227,9 +229,9 @@ mod tests {
     #[test]
     fn cpu_time_counts_from_the_first_sample_past_an_end() {
         let mut accounts = Accounts::default();
-        accounts.look(0.0, &[A], &BTreeMap::from([(A, stat(5.0, 10))]), false);
-        accounts.look(1.0, &[A, B], &BTreeMap::from([(A, stat(6.0, 10)), (B, stat(0.5, 20))]), false);
-        accounts.look(2.0, &[B], &BTreeMap::from([(B, stat(0.7, 20))]), false);
+        accounts.look(0.0, &[A], &BTreeMap::from([(A, stat(5_000, 10))]), false);
+        accounts.look(1.0, &[A, B], &BTreeMap::from([(A, stat(6_000, 10)), (B, stat(500, 20))]), false);
+        accounts.look(2.0, &[B], &BTreeMap::from([(B, stat(700, 20))]), false);
         let sampled = accounts.sampled;
         let expected = [0.0, 1.5, 1.7];
         assert!(sampled.cpu_s.iter().zip(expected).all(|(is, due)| (is - due).abs() < 1e-9), "{:?}", sampled.cpu_s);

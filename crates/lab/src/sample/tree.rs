@@ -1,9 +1,10 @@
 //! A process with all that descend from it.
 
 use std::collections::BTreeMap;
-use std::fs;
 
-use super::process::{Stat, children, stat};
+use tidegate_proc::Stat;
+
+use super::process::children;
 
 /// The processes below these, and they themselves. Only they are looked at, since the time that a look takes is the
 /// generator's: on a busy machine there are hundreds of others. Where the kernel does not say who the children are, all
@@ -20,7 +21,7 @@ fn below(roots: &[u32]) -> Option<BTreeMap<u32, Stat>> {
             continue;
         }
         // Who has ended meanwhile has neither.
-        let Some(stat) = stat(pid) else { continue };
+        let Some(stat) = Stat::of(pid) else { continue };
         known.insert(pid, stat);
         next.extend(children(pid)?);
     }
@@ -29,9 +30,7 @@ fn below(roots: &[u32]) -> Option<BTreeMap<u32, Stat>> {
 
 /// All processes that this user can see.
 fn all() -> BTreeMap<u32, Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
+    tidegate_proc::processes().filter_map(|pid| Some((pid, Stat::of(pid)?))).collect()
 }
 
 /// A process and its descendants, but for those below `without`.

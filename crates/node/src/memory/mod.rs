@@ -9,6 +9,7 @@ pub(crate) mod program_pages;
 pub(crate) mod room;
 
 use tidegate_engine::Millis;
+use tidegate_proc::{bytes_after, read};
 
 use crate::limits::{
     CONNECTION_BYTES, TRIM_LATEST_MS, TRIM_MIN_BYTES, TRIM_MIN_RUSH, TRIM_MIN_SHARE, TRIM_QUIET_MS, TRIM_STEP_BYTES,
@@ -88,14 +89,7 @@ impl TrimPolicy {
 /// Anonymous memory of the process, in bytes: heap, stacks, and free memory of the allocator. `None` where the system
 /// does not report it.
 pub(crate) fn of_process() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    bytes_in(&status, "RssAnon:")
-}
-
-/// The bytes in a line of `/proc/self/status`.
-fn bytes_in(status: &str, line: &str) -> Option<u64> {
-    let value = status.lines().find_map(|found| found.strip_prefix(line))?;
-    value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    bytes_after(&read("/proc/self/status")?, "RssAnon:")
 }
 
 /// Asks the allocator to return free pages to the system. No effect where the allocator has no such call.
@@ -205,15 +199,6 @@ mod tests {
         assert!(policy.is_due(Millis(5000 + TRIM_QUIET_MS), crowd(5000)));
         policy.note(Millis(9000), crowd(9999));
         assert_eq!(policy.deadline(), Millis::NEVER, "not yet twice as many");
-    }
-
-    #[test]
-    fn anonymous_memory_is_read_from_the_status() {
-        assert_eq!(
-            bytes_in("VmRSS:\t 100 kB\nRssAnon:\t    4272 kB\nRssFile:\t 1 kB\n", "RssAnon:"),
-            Some(4272 * 1024)
-        );
-        assert_eq!(bytes_in("VmRSS:\t 100 kB\n", "RssAnon:"), None);
     }
 
     #[test]

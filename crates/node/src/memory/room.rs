@@ -73,7 +73,7 @@ impl Room {
 
     fn check_status(&self, status: &str) -> Result<(), TooLittleMemory> {
         self.limits.iter().try_for_each(|limit| {
-            let used = super::bytes_in(status, limit.line).unwrap_or(0);
+            let used = tidegate_proc::bytes_after(status, limit.line).unwrap_or(0);
             let most = limit.bytes / LEFT_PART;
             let left = if self.ceiling == 0 { most } else { most.min(self.ceiling) };
             if used <= limit.bytes - left {

@@ -11,294 +11,102 @@ use crate::tree::{TreeError, run_program};
 struct Layer {
     name: &'static str,
     /// Our crates that it may use.
-    ours: &'static [&'static str],
+    ours: Vec<&'static str>,
     /// Our crates that its tests may use, too.
-    tests: &'static [&'static str],
+    tests: Vec<&'static str>,
     /// Crates of others that it may use; `None` for a crate at the edge, where `cargo deny` is the only judge.
-    others: Option<&'static [&'static str]>,
+    others: Option<Vec<&'static str>>,
 }
 
-/// The layers. A new crate gets a line here and one in ARCHITECTURE.md.
-const LAYERS: &[Layer] = &[
-    Layer { name: "panics", ours: &[], tests: &[], others: Some(&[]) },
-    Layer { name: "mqtt", ours: &[], tests: &[], others: Some(&["memchr", "thiserror"]) },
-    Layer {
-        name: "engine",
-        ours: &["mqtt"],
-        tests: &["random"],
-        others: Some(&["hashbrown", "memchr", "slab", "thiserror", "zeroize"]),
-    },
-    Layer { name: "admin", ours: &[], tests: &[], others: None },
-    Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
-    Layer { name: "bridge", ours: &["client"], tests: &[], others: None },
-    Layer { name: "connections", ours: &[], tests: &[], others: Some(&["tokio"]) },
-    Layer {
-        name: "hub",
-        ours: &["units", "panics", "random", "client", "connections", "context", "bus"],
-        tests: &[],
-        others: None,
-    },
-    Layer { name: "visitor", ours: &[], tests: &[], others: Some(&["tokio", "thiserror"]) },
-    Layer { name: "http", ours: &["client", "units", "connections", "visitor"], tests: &[], others: None },
-    Layer { name: "coap", ours: &["client", "visitor"], tests: &[], others: None },
-    Layer {
-        name: "node",
-        ours: &["mqtt", "engine", "store"],
-        tests: &["random", "client", "mirror", "bus"],
-        others: None,
-    },
-    Layer { name: "store", ours: &["random"], tests: &[], others: None },
-    Layer { name: "auth", ours: &["panics"], tests: &[], others: None },
-    Layer { name: "acl", ours: &["units", "mqtt"], tests: &[], others: None },
-    Layer { name: "mosquitto-db", ours: &["mqtt", "engine"], tests: &[], others: Some(&["thiserror"]) },
-    Layer { name: "conversion", ours: &[], tests: &[], others: Some(&[]) },
-    Layer {
-        name: "mosquitto-conf",
-        ours: &["conversion"],
-        tests: &[],
-        others: Some(&["serde", "serde_json", "thiserror"]),
-    },
-    Layer {
-        name: "foreign-conf",
-        ours: &["conversion"],
-        tests: &[],
-        others: Some(&["data-encoding", "roxmltree", "serde_json", "thiserror"]),
-    },
-    Layer { name: "fleet", ours: &["random", "units", "admin"], tests: &[], others: None },
-    Layer { name: "dns", ours: &["panics"], tests: &[], others: None },
-    Layer { name: "bus", ours: &["panics"], tests: &["random"], others: None },
-    Layer { name: "cluster", ours: &[], tests: &["random"], others: Some(&["serde", "serde_json", "thiserror"]) },
-    Layer { name: "mirror", ours: &["store", "bus"], tests: &["random"], others: None },
-    Layer { name: "meter", ours: &["mirror"], tests: &[], others: None },
-    Layer { name: "context", ours: &["panics", "bus"], tests: &[], others: None },
-    Layer { name: "console", ours: &["admin", "connections", "engine"], tests: &[], others: None },
-    Layer { name: "conformance", ours: &["random", "mqtt"], tests: &[], others: None },
-    Layer { name: "process", ours: &["terminal"], tests: &[], others: None },
-    Layer { name: "logging", ours: &["panics", "terminal"], tests: &[], others: None },
-    Layer { name: "certificates", ours: &[], tests: &[], others: None },
-    Layer {
-        name: "mqtt-cli",
-        ours: &["random", "mqtt", "client", "terminal", "process", "certificates"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "config",
-        ours: &[
-            "units",
-            "mqtt",
-            "engine",
-            "node",
-            "store",
-            "bus",
-            "auth",
-            "acl",
-            "cluster",
-            "context",
-            "client",
-            "bridge",
-            "hub",
-            "process",
-            "logging",
-            "certificates",
-            "mosquitto-conf",
-            "mirror",
-        ],
-        tests: &[],
-        others: None,
-    },
-    Layer { name: "admin-cli", ours: &["units", "admin", "terminal"], tests: &[], others: None },
-    Layer {
-        name: "fleet-cli",
-        ours: &[
-            "random",
-            "units",
-            "panics",
-            "admin",
-            "admin-cli",
-            "client",
-            "fleet",
-            "dns",
-            "logging",
-            "process",
-            "terminal",
-        ],
-        tests: &[],
-        others: None,
-    },
-    Layer { name: "units", ours: &[], tests: &[], others: None },
-    Layer { name: "random", ours: &[], tests: &[], others: Some(&[]) },
-    Layer { name: "placement", ours: &["engine"], tests: &[], others: None },
-    Layer {
-        name: "identity",
-        ours: &["context", "mirror", "store", "mqtt", "engine", "node", "auth", "acl", "config"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "config-cli",
-        ours: &[
-            "admin",
-            "auth",
-            "config",
-            "conversion",
-            "engine",
-            "foreign-conf",
-            "identity",
-            "mosquitto-conf",
-            "terminal",
-        ],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "access-cli",
-        ours: &["acl", "auth", "mqtt", "certificates", "config", "config-cli", "identity", "terminal"],
-        tests: &["client"],
-        others: None,
-    },
-    Layer {
-        name: "store-cli",
-        ours: &["store", "engine", "node", "mosquitto-db", "meter", "identity", "config", "process", "terminal"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "administration",
-        ours: &["admin", "console", "panics", "engine", "node", "bus", "store", "meter", "config", "identity"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "reload",
-        ours: &["admin", "console", "acl", "engine", "node", "config", "identity", "logging"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "gateway",
-        ours: &[
-            "administration",
-            "console",
-            "context",
-            "bus",
-            "engine",
-            "mqtt",
-            "node",
-            "config",
-            "config-cli",
-            "process",
-            "logging",
-            "terminal",
-        ],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "connectors",
-        ours: &[
-            "administration",
-            "admin",
-            "admin-cli",
-            "console",
-            "bridge",
-            "hub",
-            "engine",
-            "mqtt",
-            "node",
-            "placement",
-            "config",
-            "config-cli",
-            "process",
-            "logging",
-            "terminal",
-        ],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "cluster-node",
-        ours: &[
-            "administration",
-            "admin",
-            "console",
-            "bus",
-            "cluster",
-            "config",
-            "context",
-            "engine",
-            "identity",
-            "mirror",
-            "node",
-            "placement",
-            "process",
-            "store",
-        ],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "tidegate",
-        ours: &[
-            "cluster-node",
-            "connectors",
-            "gateway",
-            "reload",
-            "administration",
-            "store-cli",
-            "access-cli",
-            "config-cli",
-            "identity",
-            "placement",
-            "units",
-            "fleet-cli",
-            "admin-cli",
-            "config",
-            "mqtt-cli",
-            "certificates",
-            "logging",
-            "process",
-            "panics",
-            "mqtt",
-            "engine",
-            "store",
-            "bus",
-            "mirror",
-            "meter",
-            "cluster",
-            "auth",
-            "acl",
-            "node",
-            "admin",
-            "client",
-            "console",
-            "fleet",
-            "dns",
-            "context",
-            "bridge",
-            "hub",
-            "http",
-            "coap",
-            "visitor",
-            "terminal",
-            "conversion",
-            "foreign-conf",
-            "mosquitto-conf",
-            "mosquitto-db",
-        ],
-        tests: &["conformance"],
-        others: None,
-    },
-    Layer { name: "torture", ours: &["random", "mqtt", "client"], tests: &[], others: None },
-    Layer {
-        name: "lab",
-        ours: &["random", "units", "mqtt", "client", "coap", "conformance", "terminal"],
-        tests: &[],
-        others: None,
-    },
-    Layer { name: "terminal", ours: &[], tests: &[], others: Some(&["clap"]) },
-    Layer { name: "tidy", ours: &[], tests: &[], others: None },
-];
+/// The layers: a crate, our crates that it may use, further ones for its tests, and crates of others for a pure crate. A
+/// row continues on indented lines. A new crate gets a row here and one in ARCHITECTURE.md.
+const LAYERS: &str = "\
+panics: | others
+mqtt: | others memchr thiserror
+engine: mqtt | tests random | others hashbrown memchr slab thiserror zeroize
+admin:
+client: mqtt
+bridge: client
+connections: | others tokio
+hub: units panics random client connections context bus
+visitor: client
+http: client units connections visitor
+coap: client visitor
+node: proc mqtt engine store | tests random client mirror bus
+store: random
+auth: panics
+acl: units mqtt
+mosquitto-db: mqtt engine | others thiserror
+conversion: | others
+mosquitto-conf: conversion | others serde serde_json thiserror
+foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
+fleet: proc random units admin
+dns: panics
+bus: panics | tests random
+cluster: | tests random | others serde serde_json thiserror
+mirror: store bus | tests random
+meter: mirror
+context: panics bus
+console: proc admin connections engine
+conformance: random mqtt
+process: proc terminal
+logging: panics terminal
+certificates:
+mqtt-cli: random mqtt client terminal process certificates
+config: proc units mqtt engine node store bus auth acl cluster context client bridge hub process logging
+    certificates mosquitto-conf mirror
+admin-cli: units admin terminal
+fleet-cli: random units panics admin admin-cli client fleet dns logging process terminal
+units:
+random: | others
+proc: | others rustix
+placement: engine
+identity: context mirror store mqtt engine node auth acl config
+config-cli: admin auth config conversion engine foreign-conf identity mosquitto-conf terminal
+access-cli: proc acl auth mqtt certificates config config-cli identity terminal | tests client
+store-cli: store engine node mosquitto-db meter identity config process terminal
+administration: proc admin console panics engine node bus store meter config identity
+reload: admin console acl engine node config identity logging
+gateway: proc administration console context bus engine mqtt node config config-cli process logging terminal
+connectors: proc administration admin admin-cli console bridge hub engine mqtt node placement config config-cli
+    process logging terminal
+cluster-node: proc administration admin console bus cluster config context engine identity mirror node placement
+    process store
+tidegate: cluster-node connectors gateway reload administration store-cli access-cli config-cli identity placement
+    units fleet-cli admin-cli config mqtt-cli certificates logging process panics mqtt engine store bus mirror meter
+    cluster auth acl node admin client console fleet dns context bridge hub http coap visitor terminal conversion
+    foreign-conf mosquitto-conf mosquitto-db | tests conformance
+torture: proc random mqtt client
+lab: proc random units mqtt client coap conformance terminal
+terminal: | others clap
+tidy:
+";
+
+/// Reads the layers.
+fn layers() -> Vec<Layer> {
+    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in LAYERS.lines() {
+        match (line.split_once(':'), rows.last_mut()) {
+            (Some((name, rest)), _) => rows.push((name, rest.split_ascii_whitespace().collect())),
+            (None, Some((_, words))) => words.extend(line.split_ascii_whitespace()),
+            (None, None) => {}
+        }
+    }
+    let layer = |(name, words): (&'static str, Vec<&'static str>)| {
+        let mut parts = words.split(|word| *word == "|");
+        let mut layer =
+            Layer { name, ours: parts.next().unwrap_or_default().to_vec(), tests: Vec::new(), others: None };
+        for part in parts {
+            match part.split_first() {
+                Some((&"tests", names)) => layer.tests = names.to_vec(),
+                Some((&"others", names)) => layer.others = Some(names.to_vec()),
+                _ => panic!("a part of layer `{name}` begins with neither `tests` nor `others`"),
+            }
+        }
+        layer
+    };
+    rows.into_iter().map(layer).collect()
+}
 
 /// Asks Cargo for the packages of the workspace.
 ///
@@ -314,11 +122,11 @@ pub fn metadata() -> Result<Value, TreeError> {
 
 /// Dependencies that point upwards, or that a pure crate may not have.
 pub fn violations(metadata: &Value) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let (mut found, layers) = (Vec::new(), layers());
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = short(package["name"].as_str().unwrap_or_default());
         let manifest = format!("crates/{name}/Cargo.toml");
-        let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
+        let Some(layer) = layers.iter().find(|layer| layer.name == name) else {
             let advice = format!("crate `{name}` has no layer; add it to LAYERS in crates/tidy/src/rules/layers.rs");
             found.push(Violation::new(&manifest, 0, advice));
             continue;
@@ -341,7 +149,7 @@ fn judge(layer: &Layer, dependency: &Value) -> Option<String> {
             format!("`{}` may not use `{used}`: move the shared part down, or hand it in through a trait", layer.name)
         });
     }
-    let allowed = test || layer.others.is_none_or(|names| names.contains(&full));
+    let allowed = test || layer.others.as_ref().is_none_or(|names| names.contains(&full));
     (!allowed).then(|| {
         format!("the pure crate `{}` may not use `{full}`: write the few lines, or argue for it in LAYERS", layer.name)
     })

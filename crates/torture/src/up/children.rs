@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tidegate_proc::Stat;
 
 use crate::failure::Failure;
 
@@ -54,8 +55,7 @@ impl FleetProcess {
 
     /// True if it runs. Its number may belong to another process by now, which has started at another time.
     pub(super) fn is_alive(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
-        stat.is_ok_and(|stat| running_since(&stat) == Some(self.started))
+        Stat::of(self.pid).is_some_and(|stat| !stat.has_ended() && stat.started == self.started)
     }
 
     pub(super) fn kill(&self) -> Result<(), Failure> {
@@ -67,16 +67,6 @@ impl FleetProcess {
             _ => Ok(()),
         }
     }
-}
-
-/// When a process has started, from its `/proc/PID/stat`; `None` if it has ended.
-fn running_since(stat: &str) -> Option<u64> {
-    // The name in parentheses may contain anything; the state follows it, and the 20th field from there is the time.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ');
-    let state = fields.next()?;
-    (state != "Z" && state != "X").then_some(())?;
-    fields.nth(18)?.parse().ok()
 }
 
 /// All processes of a state directory, by name.
@@ -140,8 +130,7 @@ mod tests {
         assert!(!process.is_alive());
         process.kill().unwrap();
         assert!(child.try_wait().unwrap().is_none());
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-        process.started = running_since(&stat).unwrap();
+        process.started = Stat::of(child.id()).unwrap().started;
         assert!(process.is_alive());
         process.kill().unwrap();
         child.wait().unwrap();

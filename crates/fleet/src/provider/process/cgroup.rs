@@ -8,10 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The period within which a quota of CPU time is given.
-const PERIOD: Duration = Duration::from_millis(100);
-/// Smallest quota that the kernel takes.
-const LEAST_QUOTA: Duration = Duration::from_millis(1);
+use tidegate_proc::{Mounts, PERIOD_US, number_after, quota_us};
 
 /// How this machine limits CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,44 +37,6 @@ pub(super) enum CgroupError {
     },
 }
 
-/// The parts of `/proc` that say where cgroups are.
-pub(super) struct Mounts {
-    /// `/proc/self/mounts`
-    pub(super) mounts: String,
-    /// `/proc/self/cgroup`
-    pub(super) own: String,
-}
-
-impl Mounts {
-    fn of_this_process() -> io::Result<Self> {
-        Ok(Self { mounts: fs::read_to_string("/proc/self/mounts")?, own: fs::read_to_string("/proc/self/cgroup")? })
-    }
-
-    /// Where a controller of version 1 is mounted.
-    fn v1(&self, controller: &str) -> Option<PathBuf> {
-        let mounted = self.mounts.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(' ').collect();
-            let (place, kind, options) = (fields.get(1)?, fields.get(2)?, fields.get(3)?);
-            (*kind == "cgroup" && options.split(',').any(|option| option == controller)).then_some(*place)
-        })?;
-        let own = self.own.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            parts.next()?.split(',').any(|name| name == controller).then(|| parts.next())?
-        })?;
-        Some(Path::new(mounted).join(own.trim_start_matches('/')))
-    }
-
-    /// Where this process is in the tree of version 2.
-    fn v2(&self) -> Option<(PathBuf, PathBuf)> {
-        let mounted = self.mounts.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(' ').collect();
-            (*fields.get(2)? == "cgroup2").then_some(*fields.get(1)?)
-        })?;
-        let own = self.own.lines().find_map(|line| line.strip_prefix("0::"))?;
-        Some((PathBuf::from(mounted), Path::new(mounted).join(own.trim_start_matches('/'))))
-    }
-}
-
 impl Cgroups {
     /// Finds out which cgroups this machine allows, by trying.
     pub(super) fn detect() -> Self {
@@ -93,7 +52,7 @@ impl Cgroups {
     }
 
     fn find(mounts: &Mounts) -> Self {
-        if let Some(place) = mounts.v2().and_then(|(root, own)| delegated(&root, &own)) {
+        if let Some(place) = mounts.v2(&["cpu"]) {
             return Self::V2(place);
         }
         match mounts.v1("cpu") {
@@ -124,8 +83,7 @@ impl Cgroups {
 
     /// Makes a cgroup with this quota of cores, and gives its directories; it may be there already.
     pub(super) fn make(&self, name: &str, cores: f64) -> Result<Vec<PathBuf>, CgroupError> {
-        let period = PERIOD.as_micros();
-        let quota = PERIOD.mul_f64(cores.max(0.0)).max(LEAST_QUOTA).as_micros();
+        let quota = quota_us(cores);
         let directories: Vec<PathBuf> = match self {
             Self::V1 { cpu, account } => {
                 [Some(cpu), account.as_ref()].into_iter().flatten().map(|at| at.join(name)).collect()
@@ -141,8 +99,8 @@ impl Cgroups {
             }
         }
         let settings = match self {
-            Self::V2(_) => vec![("cpu.max", format!("{quota} {period}"))],
-            _ => vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
+            Self::V2(_) => vec![("cpu.max", format!("{quota} {PERIOD_US}"))],
+            _ => vec![("cpu.cfs_period_us", PERIOD_US.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
         };
         for (file, text) in settings {
             let path = directories[0].join(file);
@@ -152,28 +110,10 @@ impl Cgroups {
     }
 }
 
-/// The nearest place at or above this process's own cgroup whose children get the `cpu` controller. A cgroup that holds
-/// processes itself may not hand controllers to children, except the root.
-fn delegated(root: &Path, own: &Path) -> Option<PathBuf> {
-    own.ancestors().take_while(|place| place.starts_with(root)).find_map(|place| {
-        let has = |file: &str| {
-            let text = fs::read_to_string(place.join(file)).unwrap_or_default();
-            text.split_ascii_whitespace().any(|name| name == "cpu")
-        };
-        let given = has("cgroup.controllers")
-            && (has("cgroup.subtree_control") || fs::write(place.join("cgroup.subtree_control"), "+cpu").is_ok());
-        given.then(|| place.to_owned())
-    })
-}
-
 /// CPU time of the processes of a cgroup, ended ones included.
 pub(super) fn used(directories: &[PathBuf]) -> Option<Duration> {
     let v1 = |at: &PathBuf| Some(Duration::from_nanos(read(&at.join("cpuacct.usage"))?.trim().parse().ok()?));
-    let v2 = |at: &PathBuf| {
-        let text = read(&at.join("cpu.stat"))?;
-        let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
-        Some(Duration::from_micros(micros.trim().parse().ok()?))
-    };
+    let v2 = |at: &PathBuf| Some(Duration::from_micros(number_after(&read(&at.join("cpu.stat"))?, "usage_usec")?));
     directories.iter().find_map(|at| v1(at).or_else(|| v2(at)))
 }
 

@@ -1,15 +1,10 @@
-//! Reads `/proc`.
+//! The identity of processes, and the processes of a resource.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
-
-/// Clock ticks per second in `/proc/PID/stat`; Linux gives this number to every program, whatever the kernel was built
-/// with.
-const TICKS_PER_SECOND: u64 = 100;
+use tidegate_proc::Stat;
 
 /// Identifies a process: process ids are reused, but not within one clock tick of one boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,26 +16,15 @@ pub(super) struct Identity {
     pub(super) boot: String,
 }
 
-/// One line of `/proc/PID/stat`, as far as it is of use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stat {
-    state: char,
-    group: u32,
-    cpu: Duration,
-    started: u64,
-    /// Memory that it holds, pages.
-    resident: u64,
-}
-
 impl Identity {
     /// The identity of a process that lives now.
     pub(super) fn of(pid: u32) -> Option<Self> {
-        Some(Self { pid, started: stat(pid)?.started, boot: boot() })
+        Some(Self { pid, started: Stat::of(pid)?.started, boot: boot() })
     }
 
     /// Whether it exists and has not ended: a zombie, which only waits for its parent, has ended.
     pub(super) fn lives(&self) -> bool {
-        let same = stat(self.pid).filter(|stat| stat.started == self.started && !matches!(stat.state, 'Z' | 'X'));
+        let same = Stat::of(self.pid).filter(|stat| stat.started == self.started && !stat.has_ended());
         same.is_some() && self.boot == boot()
     }
 
@@ -59,12 +43,12 @@ impl Identity {
     /// Memory of its process group, bytes; `None` when all its processes have ended. Shared memory counts for each
     /// process.
     pub(super) fn group_memory(&self) -> Option<u64> {
-        let pages: u64 = self.group().map(|stat| stat.resident).sum();
-        (pages > 0).then(|| pages.saturating_mul(rustix::param::page_size() as u64))
+        let bytes: u64 = self.group().map(|stat| stat.resident).sum();
+        (bytes > 0).then_some(bytes)
     }
 
     fn group(&self) -> impl Iterator<Item = Stat> {
-        processes().filter_map(stat).filter(|stat| stat.group == self.pid)
+        tidegate_proc::processes().filter_map(Stat::of).filter(|stat| stat.group == self.pid)
     }
 }
 
@@ -79,20 +63,14 @@ fn send(pid: u32, signal: Signal) {
     }
 }
 
-/// Processes of this user whose environment holds the given `NAME=VALUE`, which children inherit.
-pub(super) fn marked(mark: &str) -> Vec<u32> {
-    let has_mark = |pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
-    };
-    let own = std::process::id();
-    processes().filter(|pid| *pid != own).filter(has_mark).collect()
+fn marked(mark: &str) -> impl Iterator<Item = u32> {
+    tidegate_proc::marked(move |entry| entry == mark.as_bytes())
 }
 
 /// Kills all processes with the mark; true when none is alive.
 pub(super) fn kill_marked(mark: &str) -> bool {
-    let alive = |pid: &u32| stat(*pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'));
-    let left: Vec<u32> = marked(mark).into_iter().filter(alive).collect();
+    let alive = |pid: &u32| Stat::of(*pid).is_some_and(|stat| !stat.has_ended());
+    let left: Vec<u32> = marked(mark).filter(alive).collect();
     for pid in &left {
         send(*pid, Signal::KILL);
     }
@@ -101,51 +79,16 @@ pub(super) fn kill_marked(mark: &str) -> bool {
 
 /// The first among the processes with the mark: the one whose group it is.
 pub(super) fn leader(mark: &str) -> Option<u32> {
-    marked(mark).into_iter().find(|pid| stat(*pid).is_some_and(|stat| stat.group == *pid && stat.state != 'Z'))
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    read_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The name of the program, in parentheses, may contain any character; the fields follow the last parenthesis.
-fn read_stat(text: &str) -> Option<Stat> {
-    let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    let ticks = number(11)?.checked_add(number(12)?)?;
-    Some(Stat {
-        state: fields.first()?.chars().next()?,
-        group: number(2)?.try_into().ok()?,
-        cpu: Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)),
-        started: number(19)?,
-        resident: number(21)?,
-    })
+    marked(mark).find(|pid| Stat::of(*pid).is_some_and(|stat| stat.group == *pid && stat.state != 'Z'))
 }
 
 fn boot() -> String {
-    let path = Path::new("/proc/sys/kernel/random/boot_id");
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+    tidegate_proc::boot().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_whose_name_looks_like_fields_is_read_right() {
-        let text = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 1 0 777 1 9 1";
-        let expected = Stat { state: 'S', group: 42, cpu: Duration::from_secs(2), started: 777, resident: 9 };
-        assert_eq!(read_stat(text), Some(expected));
-        for text in ["", "1 (x)", "1 (x) S 1", "1 x S 1 1 1"] {
-            assert_eq!(read_stat(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_reused_process_id_is_another_process() {
