@@ -98,6 +98,7 @@ pub(crate) fn failure(failure: &Failure) -> Answer {
         Failure::Ended(ended) => outcome(ended),
         Failure::Closed => Answer::refusal(Code::UNAVAILABLE, "the broker has closed the connection"),
         Failure::Invalid(why) => Answer::refusal(Code::BAD_REQUEST, why),
+        Failure::TooMany => Answer::refusal(Code::UNAVAILABLE, "the listener has too many sessions"),
     }
 }
 

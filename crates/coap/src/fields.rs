@@ -2,30 +2,16 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tidegate_client::{MessageProperties, Publish, QoS, TopicError, TopicNameBuf};
+use tidegate_visitor::message_json;
 
-use crate::format;
+use crate::{Credentials, format};
 
 /// Begins parameters with user properties.
 const USER_PARAMETER: &str = "user.";
 /// User properties of one message.
 const MAX_USER_PROPERTIES: usize = 64;
-
-/// Who a client is.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials {
-    /// The user name.
-    pub user_name: Option<String>,
-    /// The password, or a token.
-    pub password: Option<Vec<u8>>,
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials").field("user_name", &self.user_name).finish_non_exhaustive()
-    }
-}
 
 /// The invalid parameter of a query, or the invalid topic of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,37 +166,15 @@ impl Shown {
 
     /// All fields as JSON, like the data of an event over HTTP.
     pub(crate) fn event(&self) -> Vec<u8> {
-        let properties = &self.properties;
-        let mut object = Map::new();
-        let mut add = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-        add("topic", self.topic.as_str().into());
-        match std::str::from_utf8(&self.payload) {
-            Ok(text) => add("payload", text.into()),
-            Err(_) => add("payload_base64", STANDARD.encode(&self.payload).into()),
-        }
-        add("qos", self.qos.into());
-        add("retain", self.retain.into());
-        if let Some(seconds) = properties.message_expiry {
-            add("expiry", seconds.into());
-        }
-        if let Some(content_type) = &properties.content_type {
-            add("content_type", content_type.as_str().into());
-        }
-        if let Some(topic) = &properties.response_topic {
-            add("response_topic", topic.as_str().into());
-        }
-        if let Some(data) = &properties.correlation_data {
-            add("correlation_data", STANDARD.encode(data).into());
-        }
-        if !properties.user_properties.is_empty() {
-            add("user_properties", json!(properties.user_properties));
-        }
+        let object = message_json(&self.topic, &self.payload, self.qos, self.retain, &self.properties);
         Value::Object(object).to_string().into_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn read(query: &[&str]) -> Result<Parameters, FieldError> {

@@ -30,14 +30,14 @@ use std::io;
 use std::net::SocketAddr;
 
 pub use tidegate_client::{MessageProperties, ReasonCode};
-pub use tidegate_visitor::{Entry, Found, ReadError, Seat};
+pub use tidegate_visitor::{Credentials, Entry, Failure, Found, Outcome, ReadError, Seat, ServeError};
 
 pub use self::counters::{Counters, Outcomes};
 pub use self::dtls::{Keys, KeysError};
 pub use self::endpoint::{Action, Endpoint, Event, JobId, PeerId, SessionId, Settings};
-pub use self::fields::{Credentials, Shown};
+pub use self::fields::Shown;
 pub use self::limits::{MAX_WAITING_BYTES, Millis};
-pub use self::server::{Counted, DoorSettings, Running, ServeError, start};
+pub use self::server::{Counted, DoorSettings, Running, start};
 
 /// The broker, as CoAP clients need it.
 pub trait Gateway: Send + Sync + 'static {
@@ -78,26 +78,4 @@ pub struct Caller {
     pub user_name: Option<String>,
     /// Its identity, which it has proven by a pre-shared key.
     pub identity: Option<String>,
-}
-
-/// The broker's answer to a message or a subscription.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The reason.
-    pub code: ReasonCode,
-    /// The reason in the broker's words.
-    pub why: Option<String>,
-}
-
-/// Why the broker does not carry a request out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// It has refused CONNECT with a reason.
-    Refused(Outcome),
-    /// It has ended the connection with a reason.
-    Ended(Outcome),
-    /// It has closed the connection without a reason.
-    Closed,
-    /// The request cannot be sent to this broker.
-    Invalid(String),
 }

@@ -1,15 +1,13 @@
 //! The CoAP server: one thread serves all listeners.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::hash::RandomState;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tidegate_visitor::Fetches;
+use tidegate_visitor::{Fetches, ServeError, ServerThread, bind_all};
 use tokio::net::UdpSocket as AsyncSocket;
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +18,8 @@ use crate::limits::Millis;
 use crate::session::{self, Command, Start};
 use crate::{Caller, Failure, Gateway};
 
+/// The protocol in errors and in the names of threads.
+const PROTOCOL: &str = "CoAP";
 /// Longest datagram, bytes.
 const MAX_DATAGRAM: usize = 65_535;
 /// Datagrams that have been read and wait for the endpoint; further ones wait at the socket.
@@ -30,8 +30,6 @@ const MAX_EVENTS: usize = 256;
 const MAX_COMMANDS: usize = 256;
 /// Pause after a socket has failed.
 const READ_PAUSE: Duration = Duration::from_millis(100);
-/// Threads for questions to shards; further ones wait.
-const WORKERS: usize = 4;
 
 /// A listener for CoAP.
 #[derive(Clone, Debug)]
@@ -47,26 +45,6 @@ pub struct DoorSettings {
     /// The pre-shared keys of its clients, where they speak DTLS.
     pub keys: Option<Arc<Keys>>,
 }
-
-/// Why CoAP is not served.
-#[derive(Debug)]
-pub enum ServeError {
-    /// An address cannot be listened on.
-    Bind(SocketAddr, io::Error),
-    /// The system has no threads or files left.
-    System(io::Error),
-}
-
-impl std::fmt::Display for ServeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bind(address, error) => write!(f, "cannot listen on {address} for CoAP: {error}"),
-            Self::System(error) => write!(f, "cannot start the thread for CoAP: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
 
 /// The numbers of each listener. A listener writes its numbers when it has worked.
 #[derive(Clone, Debug)]
@@ -94,8 +72,7 @@ impl Counted {
 pub struct Running {
     addresses: Vec<(u16, SocketAddr)>,
     counted: Counted,
-    stop: watch::Sender<bool>,
-    thread: JoinHandle<()>,
+    thread: ServerThread,
 }
 
 impl Running {
@@ -111,18 +88,7 @@ impl Running {
 
     /// Takes no more requests, and waits for the answers under way, within `grace`.
     pub fn stop(self, grace: Duration) {
-        let Self { stop, thread, .. } = self;
-        // A thread that has ended has nothing to stop.
-        let _ = stop.send(true);
-        let (tell, told) = std::sync::mpsc::channel::<Infallible>();
-        let waiting = thread::Builder::new().name("coap-end".to_owned()).spawn(move || {
-            // Its panic has ended the process already.
-            let _ = thread.join();
-            drop(tell);
-        });
-        if waiting.is_ok() {
-            let _ = told.recv_timeout(grace);
-        }
+        self.thread.stop(grace);
     }
 }
 
@@ -133,36 +99,24 @@ impl Running {
 pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Running, ServeError> {
     let (mut bound, mut addresses) = (Vec::new(), Vec::new());
     for door in doors {
-        let (mut sockets, mut port) = (Vec::new(), 0);
-        for mut address in door.addresses.clone() {
-            if address.port() == 0 {
-                address.set_port(port);
-            }
-            let socket = bind(address).map_err(|error| ServeError::Bind(address, error))?;
-            let local = socket.local_addr().map_err(|error| ServeError::Bind(address, error))?;
-            port = local.port();
-            addresses.push((door.listener, local));
+        let mut sockets = Vec::new();
+        for (socket, address) in bind_all(PROTOCOL, &door.addresses, bind)? {
+            addresses.push((door.listener, address));
             sockets.push(socket);
         }
         bound.push((door, sockets));
     }
     let counted = Counted(bound.iter().map(|_| Mutex::default()).collect());
     let shared = counted.clone();
-    let (stop, stopped) = watch::channel(false);
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime =
-        builder.enable_io().enable_time().max_blocking_threads(WORKERS).build().map_err(ServeError::System)?;
-    let thread = thread::Builder::new().name("coap".to_owned()).spawn(move || {
-        runtime.block_on(serve_all(bound, &gateway, &shared, &stopped));
-        runtime.shutdown_background();
-    });
-    Ok(Running { addresses, counted, stop, thread: thread.map_err(ServeError::System)? })
+    let serve = |stopped| async move { serve_all(bound, &gateway, &shared, &stopped).await };
+    Ok(Running { addresses, counted, thread: ServerThread::start(PROTOCOL, serve)? })
 }
 
-fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+fn bind(address: SocketAddr) -> io::Result<(UdpSocket, SocketAddr)> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    let bound = socket.local_addr()?;
+    Ok((socket, bound))
 }
 
 async fn serve_all(

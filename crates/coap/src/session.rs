@@ -1,29 +1,21 @@
 //! The session of a CoAP client at the broker.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tidegate_client::{
-    Acknowledgement, Client, Delivery, DisconnectRequest, Disconnected, Dismissal, Event as ClientEvent, Message,
-    Options, Publish, PublishToken, QoS, ReasonCode, RequestToken, RetainHandling, SubscribeRequest,
-    SubscriptionOptions, TopicFilterBuf, UnsubscribeRequest, Version,
+    Delivery, DisconnectRequest, Event as ClientEvent, Message, Publish, PublishToken, QoS, ReasonCode, RequestToken,
+    RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf, UnsubscribeRequest,
 };
-use tidegate_visitor::Fetches;
-use tokio::net::UnixStream;
+use tidegate_visitor::{Fetches, Line, new_client_id, options};
 use tokio::sync::mpsc;
 
 use crate::endpoint::{Event, JobId, SessionId};
-use crate::fields::{Credentials, Shown};
-use crate::{Caller, Entry, Failure, Gateway, Outcome, Seat};
-
-/// Bytes that are read at once.
-const READ_SIZE: usize = 16 << 10;
-/// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::fields::Shown;
+use crate::{Caller, Credentials, Entry, Failure, Gateway, Outcome, Seat};
 
 /// A task of a session.
 pub(crate) enum Command {
@@ -67,10 +59,7 @@ impl Drop for Stay {
 struct Connected {
     /// Dropped before the socket, whose end frees the place of the connection.
     stay: Stay,
-    client: Client,
-    stream: UnixStream,
-    buffer: Vec<u8>,
-    over: bool,
+    line: Line,
     id: SessionId,
     caller: Caller,
     events: mpsc::Sender<Event>,
@@ -81,12 +70,6 @@ struct Connected {
     observed: Vec<TopicFilterBuf>,
     deliveries: HashMap<u64, Delivery>,
     last_delivery: u64,
-}
-
-/// A client id that no other client can guess: its keys are random, and so no client takes the session over.
-fn new_client_id() -> String {
-    let keys = RandomState::new();
-    format!("coap-{:016x}{:016x}", keys.hash_one(0), keys.hash_one(1))
 }
 
 /// Connects a session and works for it until either side ends it.
@@ -104,19 +87,16 @@ async fn serve(start: Start) -> Result<(), Failure> {
     let asked = caller.clone();
     // Its result leaves the gateway also when nothing waits for it any more.
     let connecting = tokio::task::spawn_blocking(move || {
-        let Entry { client_id, stream, seat } = gateway.connect(&asked, &new_client_id)?;
+        let Entry { client_id, stream, seat } = gateway.connect(&asked, &|| new_client_id("coap"))?;
         let stay = Stay { gateway, client_id, seat };
         stream.set_nonblocking(true)?;
         Ok((stay, stream))
     });
     let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
-    let stream = UnixStream::from_std(stream).map_err(broken)?;
-    let client = Client::new(options(&stay.client_id, credentials, max_packet, window), Instant::now());
+    let mut options = options(&stay.client_id, credentials, window);
+    options.properties.maximum_packet_size = NonZeroU32::new(max_packet);
     let mut session = Connected {
-        client,
-        stream,
-        buffer: vec![0; READ_SIZE],
-        over: false,
+        line: Line::open(stream, options)?,
         id: session,
         caller,
         stay,
@@ -128,10 +108,9 @@ async fn serve(start: Start) -> Result<(), Failure> {
         deliveries: HashMap::new(),
         last_delivery: 0,
     };
-    session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
     loop {
         tokio::select! {
-            event = session.next() => session.handle(event).await?,
+            event = session.line.next() => session.handle(event).await?,
             command = commands.recv() => match command {
                 Some(command) => session.obey(command).await,
                 None => break,
@@ -143,94 +122,12 @@ async fn serve(start: Start) -> Result<(), Failure> {
     Ok(())
 }
 
-fn options(client_id: &str, credentials: Credentials, max_packet: u32, window: NonZeroU16) -> Options {
-    let mut options = Options::new(client_id);
-    options.version = Version::V5;
-    // The listener ends idle sessions, so they need no keep alive.
-    options.keep_alive = 0;
-    options.connect_timeout = CONNECT_TIMEOUT;
-    options.username = credentials.user_name;
-    options.password = credentials.password;
-    options.acknowledgement = Acknowledgement::Manual;
-    options.properties.receive_maximum = Some(window);
-    options.properties.maximum_packet_size = NonZeroU32::new(max_packet);
-    options
-}
-
-fn failure(why: Disconnected) -> Failure {
-    match why {
-        Disconnected::Refused(it) => {
-            let Dismissal { reason_code: code, reason_string: why, .. } = *it;
-            Failure::Refused(Outcome { code, why })
-        }
-        Disconnected::ByServer(it) => {
-            let Dismissal { reason_code: code, reason_string: why, .. } = *it;
-            Failure::Ended(Outcome { code, why })
-        }
-        _ => Failure::Closed,
-    }
-}
-
 fn shown(message: Message) -> Shown {
     let Message { topic, payload, qos, retain, properties, .. } = message;
     Shown { topic: topic.as_str().to_owned(), qos: qos as u8, retain, payload, properties }
 }
 
 impl Connected {
-    /// Works until the client has an event. It may be dropped at any time, and nothing is lost.
-    async fn next(&mut self) -> ClientEvent {
-        loop {
-            if let Some(event) = self.client.poll_event() {
-                return event;
-            }
-            if self.write() || self.read() {
-                continue;
-            }
-            let writes = !self.client.output().is_empty();
-            let due = self.client.next_deadline().map(tokio::time::Instant::from_std);
-            tokio::select! {
-                // An error of the socket shows with the next read.
-                _ = self.stream.readable() => {}
-                _ = self.stream.writable(), if writes => {}
-                () = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => {
-                    self.client.handle_deadline(Instant::now());
-                }
-            }
-        }
-    }
-
-    /// Writes once; false when there is nothing to do.
-    fn write(&mut self) -> bool {
-        if self.over || self.client.output().is_empty() {
-            return false;
-        }
-        match self.stream.try_write(self.client.output()) {
-            Ok(count) => self.client.advance_output(Instant::now(), count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => self.close(),
-        }
-        true
-    }
-
-    /// Reads once; false when there is nothing to do.
-    fn read(&mut self) -> bool {
-        if self.over {
-            return false;
-        }
-        match self.stream.try_read(&mut self.buffer) {
-            Ok(0) => self.close(),
-            Ok(count) => self.client.handle_input(Instant::now(), self.buffer.get(..count).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => self.close(),
-        }
-        true
-    }
-
-    fn close(&mut self) {
-        self.client.handle_closed();
-        self.over = true;
-    }
-
     /// Hands an event of the broker to the endpoint.
     async fn handle(&mut self, event: ClientEvent) -> Result<(), Failure> {
         let session = self.id;
@@ -239,7 +136,7 @@ impl Connected {
                 self.stay.seat.pass();
                 Event::Opened { session }
             }
-            ClientEvent::Disconnected(why) => return Err(failure(why)),
+            ClientEvent::Disconnected(why) => return Err(why.into()),
             ClientEvent::Published(it) => {
                 let Some(job) = take(&mut self.published, &it.token) else { return Ok(()) };
                 Event::Done { job, outcome: Ok(Outcome { code: it.reason_code, why: it.reason_string }) }
@@ -271,7 +168,7 @@ impl Connected {
     /// The connection does not count for the quota of its tenant while the client has no requests and observations.
     fn rest_if_idle(&mut self, commands: &mpsc::Receiver<Command>) {
         let waits = !self.published.is_empty() || !self.requested.is_empty() || !self.observed.is_empty();
-        if self.client.is_connected() && !waits && commands.is_empty() {
+        if self.line.client.is_connected() && !waits && commands.is_empty() {
             self.stay.seat.rest();
         }
     }
@@ -286,11 +183,9 @@ impl Connected {
         if self.stay.seat.resume() {
             return false;
         }
-        let why = Some("the tenant's limit of connections is reached".to_owned());
-        let refused = Outcome { code: ReasonCode::QuotaExceeded, why };
         if let Some(job) = job {
             // The endpoint has stopped if the channel is closed.
-            let _ = self.events.send(Event::Done { job, outcome: Ok(refused) }).await;
+            let _ = self.events.send(Event::Done { job, outcome: Ok(Outcome::of_quota()) }).await;
         }
         true
     }
@@ -302,7 +197,7 @@ impl Connected {
         }
         let now = Instant::now();
         let refused = match command {
-            Command::Publish { job, message } => match self.client.publish(now, *message) {
+            Command::Publish { job, message } => match self.line.client.publish(now, *message) {
                 Ok(token) => {
                     self.published.push((token, job));
                     None
@@ -321,7 +216,7 @@ impl Connected {
                     subscription_identifier: NonZeroU32::new(subscription),
                     ..SubscribeRequest::default()
                 };
-                match (self.client.subscribe(now, &request), job) {
+                match (self.line.client.subscribe(now, &request), job) {
                     (Ok(token), Some(job)) => {
                         self.requested.push((token, job));
                         None
@@ -336,12 +231,12 @@ impl Connected {
                 }
                 let request = UnsubscribeRequest { filters: vec![filter], ..UnsubscribeRequest::default() };
                 // A connection that is over has no subscription.
-                let _ = self.client.unsubscribe(now, &request);
+                let _ = self.line.client.unsubscribe(now, &request);
                 None
             }
             Command::Acknowledge { delivery } => {
                 if let Some(delivery) = self.deliveries.remove(&delivery) {
-                    self.client.acknowledge(now, delivery);
+                    self.line.client.acknowledge(now, delivery);
                 }
                 None
             }
@@ -382,8 +277,8 @@ impl Connected {
     async fn leave(mut self) {
         self.stay.seat.leave();
         // A connection that is over needs no goodbye.
-        let _ = self.client.disconnect(Instant::now(), &DisconnectRequest::default());
-        while self.write() {
+        let _ = self.line.client.disconnect(Instant::now(), &DisconnectRequest::default());
+        while self.line.write() {
             tokio::task::yield_now().await;
         }
     }

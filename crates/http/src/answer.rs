@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tidegate_client::{QoS, ReasonCode};
 
 use crate::events::Waiting;
-use crate::session::{Failure, Outcome};
 use crate::{HistoryError, ReadError};
+use tidegate_visitor::{Failure, Outcome};
 
 /// Headers that a page of another origin may read: all, since user properties are headers of any name. No answer allows
 /// credentials of the browser, so the star holds.
@@ -169,11 +169,11 @@ pub(crate) fn status_of(code: ReasonCode) -> StatusCode {
 /// The outcome of one message as JSON, with its status.
 pub(crate) fn outcome(outcome: &Result<Outcome, Failure>) -> (StatusCode, Value) {
     match outcome {
-        Ok(Outcome { code, why }) | Err(Failure::Refused { code, why }) => {
+        Ok(Outcome { code, why }) | Err(Failure::Refused(Outcome { code, why })) => {
             let reason = why.as_deref().unwrap_or(code.text());
             (status_of(*code), json!({ "reason_code": *code as u8, "reason": reason }))
         }
-        Err(Failure::Ended { code, why }) => {
+        Err(Failure::Ended(Outcome { code, why })) => {
             let reason = why.as_deref().unwrap_or(code.text());
             // Not the rules end a connection, but credentials that are no longer valid.
             let status = if *code == ReasonCode::NotAuthorized { StatusCode::UNAUTHORIZED } else { status_of(*code) };
@@ -327,10 +327,10 @@ mod tests {
     fn a_session_that_ends_without_rights_asks_for_credentials() {
         let why = Some("user name or password was refused".to_owned());
         let code = ReasonCode::NotAuthorized;
-        let answer = not_let_in(Failure::Ended { code, why: why.clone() });
+        let answer = not_let_in(Failure::Ended(Outcome { code, why: why.clone() }));
         assert!(answer.status() == 401 && answer.headers().contains_key(WWW_AUTHENTICATE));
-        assert_eq!(not_let_in(Failure::Refused { code, why }).status(), 403);
-        let kicked = Failure::Ended { code: ReasonCode::AdministrativeAction, why: None };
+        assert_eq!(not_let_in(Failure::Refused(Outcome { code, why })).status(), 403);
+        let kicked = Failure::Ended(Outcome { code: ReasonCode::AdministrativeAction, why: None });
         assert_eq!(not_let_in(kicked).status(), 503);
     }
 

@@ -13,7 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use crate::activity::Busy;
 use crate::counters::{Counters, Way};
 use crate::message_json::object;
-use crate::session::{Failure, Session};
+use crate::session::Session;
+use tidegate_visitor::Failure;
 
 /// Events that wait for the socket; further ones wait at the broker, in the client's queue.
 const MAX_WAITING: usize = 16;

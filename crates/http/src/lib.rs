@@ -38,11 +38,11 @@ use std::sync::Arc;
 pub use rustls::{ProtocolVersion, ServerConfig};
 pub use serde_json::Value;
 pub use tidegate_client::{MessageProperties, TopicFilterBuf};
-pub use tidegate_visitor::{Entry, Found, ReadError, Seat};
+pub use tidegate_visitor::{Entry, Found, ReadError, Seat, ServeError};
 
 pub use self::body_room::MAX_BODY_BYTES;
 pub use self::counters::Counters;
-pub use self::server::{DoorSettings, Running, ServeError, start};
+pub use self::server::{DoorSettings, Running, start};
 
 /// The prefix of client ids of queues. The broker gives them to clients of HTTP listeners alone.
 pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";

@@ -15,8 +15,9 @@ use tokio::time::Instant;
 
 use crate::counters::OpenCount;
 use crate::message_json::object;
-use crate::session::{Credentials, Failure, Opening, Outcome, Session};
+use crate::session::{Opening, Session};
 use crate::shelf::{Cursor, CursorError, Page, Shelf};
+use tidegate_visitor::{Credentials, Failure, Outcome};
 
 /// Messages of an answer at most.
 pub(crate) const MAX_PAGE: usize = 100;

@@ -1,14 +1,12 @@
 //! The HTTP server: one thread serves all connections and bounds their number, sizes and times.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tidegate_connections::ConnectionLimit;
-use tidegate_visitor::Fetches;
+use tidegate_visitor::{Fetches, ServeError, ServerThread, bind_all};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -21,6 +19,8 @@ use crate::visitor::{MAX_BODIES, Visitor};
 use crate::write_limit::WriteLimit;
 use crate::{Gateway, TlsSession};
 
+/// The protocol in errors and in the names of threads.
+const PROTOCOL: &str = "HTTP";
 /// How long a client may read nothing while an answer waits; then its connection is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
@@ -32,8 +32,6 @@ const MAX_READINGS: usize = 1;
 /// Sessions of a listener for each connection that it may have: that of requests, and that of a stream of events, a
 /// WebSocket, a wait or a queue. Requests that need another one are answered with 503.
 const SESSIONS_PER_CONNECTION: usize = 2;
-/// Threads for questions to shards; further ones wait.
-const WORKERS: usize = 4;
 
 /// A listener for HTTP.
 #[derive(Clone, Debug)]
@@ -58,33 +56,12 @@ pub struct DoorSettings {
     pub origins: Vec<String>,
 }
 
-/// Why HTTP is not served.
-#[derive(Debug)]
-pub enum ServeError {
-    /// An address cannot be listened on.
-    Bind(SocketAddr, io::Error),
-    /// The system has no threads or files left.
-    System(io::Error),
-}
-
-impl std::fmt::Display for ServeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bind(address, error) => write!(f, "cannot listen on {address} for HTTP: {error}"),
-            Self::System(error) => write!(f, "cannot start the thread for HTTP: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
-
 /// HTTP that is served.
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<(u16, SocketAddr)>,
     counters: Arc<Counters>,
-    stop: watch::Sender<bool>,
-    thread: JoinHandle<()>,
+    thread: ServerThread,
 }
 
 impl Running {
@@ -100,18 +77,7 @@ impl Running {
 
     /// Takes no more requests, ends streams, and waits for the answers under way, within `grace`.
     pub fn stop(self, grace: Duration) {
-        let Self { stop, thread, .. } = self;
-        // A thread that has ended has nothing to stop.
-        let _ = stop.send(true);
-        let (tell, told) = std::sync::mpsc::channel::<Infallible>();
-        let waiting = thread::Builder::new().name("http-end".to_owned()).spawn(move || {
-            // Its panic has ended the process already.
-            let _ = thread.join();
-            drop(tell);
-        });
-        if waiting.is_ok() {
-            let _ = told.recv_timeout(grace);
-        }
+        self.thread.stop(grace);
     }
 }
 
@@ -150,22 +116,11 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
             body_room: Arc::new(BodyRoom::new(settings.max_body_bytes, settings.max_body)),
             settings,
         });
-        let mut port = 0;
-        for mut address in door.settings.addresses.clone() {
-            if address.port() == 0 {
-                address.set_port(port);
-            }
-            let socket = bind(address).map_err(|error| ServeError::Bind(address, error))?;
-            let bound = socket.local_addr().map_err(|error| ServeError::Bind(address, error))?;
-            port = bound.port();
+        for (socket, bound) in bind_all(PROTOCOL, &door.settings.addresses, bind)? {
             addresses.push((door.settings.listener, bound));
             sockets.push((socket, bound.ip().is_loopback(), Arc::clone(&door)));
         }
     }
-    let (stop, stopped) = watch::channel(false);
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime =
-        builder.enable_io().enable_time().max_blocking_threads(WORKERS).build().map_err(ServeError::System)?;
     let counters = Arc::new(Counters::default());
     let shared = Shared {
         gateway,
@@ -174,17 +129,15 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
         readings: Arc::new(Semaphore::new(MAX_READINGS)),
         counters: Arc::clone(&counters),
     };
-    let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
-        runtime.block_on(serve_all(sockets, &shared, stopped));
-        runtime.shutdown_background();
-    });
-    Ok(Running { addresses, counters, stop, thread: thread.map_err(ServeError::System)? })
+    let serve = |stopped| async move { serve_all(sockets, &shared, stopped).await };
+    Ok(Running { addresses, counters, thread: ServerThread::start(PROTOCOL, serve)? })
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = TcpListener::bind(address)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    let bound = socket.local_addr()?;
+    Ok((socket, bound))
 }
 
 /// Accepts until it is stopped, and then waits for the connections.

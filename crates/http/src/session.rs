@@ -1,93 +1,27 @@
 //! The session of an HTTP client at the broker.
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_client::{
-    Acknowledgement, Client, Delivery, DisconnectRequest, Disconnected, Dismissal, Event, Message, Options, Publish,
-    PublishError, PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf,
-    Version,
+    Delivery, DisconnectRequest, Event, Message, Publish, PublishToken, QoS, ReasonCode, RetainHandling,
+    SubscribeRequest, SubscriptionOptions, TopicFilterBuf,
 };
 use tidegate_connections::Busy;
-use tokio::net::UnixStream;
+use tidegate_visitor::{Credentials, Failure, Line, Outcome, new_client_id, options};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::seat::{SharedSeat, Watch, closed};
 use crate::{Caller, Entry, Gateway};
 
 /// Messages that the broker sends to a subscriber without an acknowledgement.
-const WINDOW: u16 = 64;
-/// Bytes that are read at once.
-const READ_SIZE: usize = 16 << 10;
-/// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
+const WINDOW: NonZeroU16 = NonZeroU16::new(64).unwrap();
 /// How long the broker may take to answer DISCONNECT.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the broker may take to read acknowledgements.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The credentials of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Credentials {
-    pub(crate) user_name: Option<String>,
-    pub(crate) password: Option<Vec<u8>>,
-}
-
-/// Why the broker does not carry a request out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// It has refused CONNECT with a reason.
-    Refused { code: ReasonCode, why: Option<String> },
-    /// It has ended the connection with a reason.
-    Ended { code: ReasonCode, why: Option<String> },
-    /// It has closed the connection without a word.
-    Closed,
-    /// The request cannot be sent to this broker.
-    Invalid(String),
-    /// The listener has as many sessions as it may have.
-    TooMany,
-}
-
-impl From<Disconnected> for Failure {
-    fn from(why: Disconnected) -> Self {
-        match why {
-            Disconnected::Refused(it) => {
-                let Dismissal { reason_code: code, reason_string: why, .. } = *it;
-                Self::Refused { code, why }
-            }
-            Disconnected::ByServer(it) => {
-                let Dismissal { reason_code: code, reason_string: why, .. } = *it;
-                Self::Ended { code, why }
-            }
-            _ => Self::Closed,
-        }
-    }
-}
-
-impl Failure {
-    /// The tenant has as many connections as it may have: the broker's refusal of a CONNECT, in the same words.
-    pub(crate) fn of_quota() -> Self {
-        let why = "the tenant's limit of connections is reached".to_owned();
-        Self::Refused { code: ReasonCode::QuotaExceeded, why: Some(why) }
-    }
-}
-
-impl From<PublishError> for Failure {
-    fn from(error: PublishError) -> Self {
-        Self::Invalid(error.to_string())
-    }
-}
-
-/// The broker's answer to a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) code: ReasonCode,
-    pub(crate) why: Option<String>,
-}
 
 /// How long a session lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +54,7 @@ pub(crate) struct Session {
     /// Says that the client has left, when it is dropped: before the socket, whose end frees the place of the
     /// connection.
     stay: Stay,
-    client: Client,
-    stream: Arc<UnixStream>,
-    buffer: Vec<u8>,
-    over: bool,
+    line: Line,
     /// Frees the place in the quotas when the broker ends the connection.
     watch: Option<Watch>,
     /// Whether the broker had the session before.
@@ -147,12 +78,6 @@ impl Drop for Stay {
     }
 }
 
-/// A client id that no other client can guess: its keys are random, and so no client takes the session over.
-fn new_client_id() -> String {
-    let keys = RandomState::new();
-    format!("http-{:016x}{:016x}", keys.hash_one(0), keys.hash_one(1))
-}
-
 impl Session {
     /// Connects to the broker.
     pub(crate) async fn open(opening: Opening) -> Result<Self, Failure> {
@@ -164,7 +89,7 @@ impl Session {
             Term::Kept { client_id, expiry } => (Some(client_id), Some(expiry)),
         };
         let is_kept = kept.is_some();
-        let draw = move || kept.clone().unwrap_or_else(new_client_id);
+        let draw = move || kept.clone().unwrap_or_else(|| new_client_id("http"));
         // Its result leaves the gateway also when nothing waits for it any more.
         let connecting = tokio::task::spawn_blocking(move || {
             let Entry { client_id, stream, seat } = gateway.connect(&caller, &draw)?;
@@ -174,22 +99,10 @@ impl Session {
             Ok((stay, stream))
         });
         let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
-        let stream = Arc::new(UnixStream::from_std(stream).map_err(broken)?);
-        let mut options = Options::new(stay.client_id.clone());
-        options.version = Version::V5;
+        let mut options = options(&stay.client_id, credentials, WINDOW);
         options.clean_start = !is_kept;
         options.properties.session_expiry_interval = expiry;
-        // The HTTP server ends silent connections, so the session needs no keep alive.
-        options.keep_alive = 0;
-        options.connect_timeout = CONNECT_TIMEOUT;
-        options.username = credentials.user_name;
-        options.password = credentials.password;
-        options.acknowledgement = Acknowledgement::Manual;
-        options.properties.receive_maximum = NonZeroU16::new(WINDOW);
-        let client = Client::new(options, Instant::now());
-        let mut session =
-            Self { stay, client, stream, buffer: vec![0; READ_SIZE], over: false, watch: None, is_resumed: false };
-        session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
+        let mut session = Self { stay, line: Line::open(stream, options)?, watch: None, is_resumed: false };
         loop {
             match session.next().await {
                 Event::Connected(connected) => {
@@ -198,7 +111,8 @@ impl Session {
                     if !is_kept {
                         session.stay.seat.pass();
                     }
-                    session.watch = Some(Watch::begin(Arc::clone(&session.stream), Arc::clone(&session.stay.seat)));
+                    session.watch =
+                        Some(Watch::begin(Arc::clone(session.line.stream()), Arc::clone(&session.stay.seat)));
                     return Ok(session);
                 }
                 Event::Disconnected(why) => return Err(why.into()),
@@ -208,7 +122,7 @@ impl Session {
     }
 
     pub(crate) fn client_id(&self) -> &str {
-        self.client.client_id()
+        self.line.client.client_id()
     }
 
     /// The client waits for nothing: the connection does not count for the quota of its tenant.
@@ -221,12 +135,12 @@ impl Session {
     /// # Errors
     /// When the tenant has as many connections as it may have.
     pub(crate) fn resume(&mut self) -> Result<(), Failure> {
-        if self.stay.seat.resume() { Ok(()) } else { Err(Failure::of_quota()) }
+        if self.stay.seat.resume() { Ok(()) } else { Err(Failure::Refused(Outcome::of_quota())) }
     }
 
     /// Whether the broker has ended the connection. Then [`Session::next`] has nothing more.
     pub(crate) fn is_over(&self) -> bool {
-        self.over
+        self.line.is_over()
     }
 
     /// Whether the broker had the session before this connection.
@@ -236,21 +150,19 @@ impl Session {
 
     /// Whether the broker has not ended the connection.
     pub(crate) fn is_alive(&mut self) -> bool {
-        while self.read() {}
+        while self.line.read() {}
         while self.try_next().is_some() {}
-        !self.over && self.client.is_connected()
+        !self.line.is_over() && self.line.client.is_connected()
     }
 
     /// The next event that is there already.
     pub(crate) fn try_next(&mut self) -> Option<Event> {
-        let event = self.client.poll_event()?;
-        self.over |= matches!(event, Event::Disconnected(_));
-        Some(event)
+        self.line.try_next()
     }
 
     /// Sends the pending packets, as far as the broker takes it now.
     pub(crate) fn flush(&mut self) {
-        while self.write() {}
+        while self.line.write() {}
     }
 
     /// The next event. While `reads` is false, nothing is read from the broker; then the only news is `None`, the end
@@ -260,15 +172,14 @@ impl Session {
             return Some(self.next().await);
         }
         loop {
-            while self.write() {}
-            let writes = !self.client.output().is_empty();
+            while self.line.write() {}
+            let writes = !self.line.client.output().is_empty();
             tokio::select! {
-                () = closed(&self.stream) => {
-                    self.client.handle_closed();
-                    self.over = true;
+                () = closed(self.line.stream()) => {
+                    self.line.close();
                     return None;
                 }
-                _ = self.stream.writable(), if writes => {}
+                _ = self.line.stream().writable(), if writes => {}
             }
         }
     }
@@ -276,11 +187,11 @@ impl Session {
     /// Writes the pending packets; whether the broker can read all of them.
     pub(crate) async fn hand_over(&mut self) -> bool {
         let written = async {
-            while self.client.is_connected() && !self.client.output().is_empty() {
-                if !self.write() {
+            while self.line.client.is_connected() && !self.line.client.output().is_empty() {
+                if !self.line.write() {
                     tokio::select! {
-                        () = closed(&self.stream) => return,
-                        _ = self.stream.writable() => {}
+                        () = closed(self.line.stream()) => return,
+                        _ = self.line.stream().writable() => {}
                     }
                 }
             }
@@ -288,10 +199,14 @@ impl Session {
         let in_time = tokio::time::timeout(READ_TIMEOUT, written).await.is_ok();
         let is_closed = tokio::select! {
             biased;
-            () = closed(&self.stream) => true,
+            () = closed(self.line.stream()) => true,
             () = std::future::ready(()) => false,
         };
-        in_time && !is_closed && !self.over && self.client.is_connected() && self.client.output().is_empty()
+        in_time
+            && !is_closed
+            && !self.line.is_over()
+            && self.line.client.is_connected()
+            && self.line.client.output().is_empty()
     }
 
     /// Ends the connection. With `forget` the broker forgets the session, too. Whether the broker has taken the packet
@@ -300,85 +215,16 @@ impl Session {
         let request =
             DisconnectRequest { session_expiry_interval: forget.then_some(0), ..DisconnectRequest::default() };
         self.stay.seat.leave();
-        if self.over || self.client.disconnect(Instant::now(), &request).is_err() {
+        if self.line.is_over() || self.line.client.disconnect(Instant::now(), &request).is_err() {
             return false;
         }
         // The broker closes the socket when it has carried the packet out.
-        matches!(tokio::time::timeout(LEAVE_TIMEOUT, self.until_closed()).await, Ok(Ok(())))
-    }
-
-    /// Writes the rest, and waits until the broker closes the socket.
-    async fn until_closed(&mut self) -> io::Result<()> {
-        while !self.client.output().is_empty() {
-            match self.stream.try_write(self.client.output()) {
-                Ok(count) => self.client.advance_output(Instant::now(), count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
-                Err(error) => return Err(error),
-            }
-        }
-        loop {
-            match self.stream.try_read(&mut self.buffer) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.readable().await?,
-                Err(error) => return Err(error),
-            }
-        }
+        matches!(tokio::time::timeout(LEAVE_TIMEOUT, self.line.until_closed()).await, Ok(Ok(())))
     }
 
     /// Works until the client has an event. It may be dropped at any time, and nothing is lost.
     pub(crate) async fn next(&mut self) -> Event {
-        loop {
-            if let Some(event) = self.try_next() {
-                return event;
-            }
-            if self.write() || self.read() {
-                continue;
-            }
-            let writes = !self.client.output().is_empty();
-            let due = self.client.next_deadline().map(tokio::time::Instant::from_std);
-            tokio::select! {
-                // An error of the socket shows with the next read.
-                _ = self.stream.readable() => {}
-                _ = self.stream.writable(), if writes => {}
-                () = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => {
-                    self.client.handle_deadline(Instant::now());
-                }
-            }
-        }
-    }
-
-    /// Writes once; false when there is nothing to do.
-    fn write(&mut self) -> bool {
-        if self.over || self.client.output().is_empty() {
-            return false;
-        }
-        match self.stream.try_write(self.client.output()) {
-            Ok(count) => self.client.advance_output(Instant::now(), count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => self.client.handle_closed(),
-        }
-        true
-    }
-
-    /// Reads once; false when there is nothing to do.
-    fn read(&mut self) -> bool {
-        if self.over {
-            return false;
-        }
-        match self.stream.try_read(&mut self.buffer) {
-            Ok(0) => {
-                self.client.handle_closed();
-                self.over = true;
-            }
-            Ok(count) => self.client.handle_input(Instant::now(), self.buffer.get(..count).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => {
-                self.client.handle_closed();
-                self.over = true;
-            }
-        }
-        true
+        self.line.next().await
     }
 
     /// Publishes messages, and returns the broker's answers in their order. A message of QoS 0 is answered when it was
@@ -387,7 +233,7 @@ impl Session {
         let mut waiting: Vec<(usize, PublishToken)> = Vec::new();
         let mut answers: Vec<Option<Result<Outcome, Failure>>> = Vec::new();
         for message in messages {
-            match self.client.publish(Instant::now(), message) {
+            match self.line.client.publish(Instant::now(), message) {
                 Ok(token) => {
                     waiting.push((answers.len(), token));
                     answers.push(None);
@@ -435,7 +281,7 @@ impl Session {
         let options = SubscriptionOptions { qos, no_local: false, retain_as_published: true, retain_handling };
         let subscriptions = filters.into_iter().map(|filter| (filter, options)).collect();
         let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
-        let sent = self.client.subscribe(Instant::now(), &request);
+        let sent = self.line.client.subscribe(Instant::now(), &request);
         sent.map_err(|error| Failure::Invalid(error.to_string()))?;
         let mut early = Vec::new();
         loop {
@@ -453,6 +299,6 @@ impl Session {
 
     /// A message has been handed on.
     pub(crate) fn acknowledge(&mut self, delivery: Delivery) {
-        self.client.acknowledge(Instant::now(), delivery);
+        self.line.client.acknowledge(Instant::now(), delivery);
     }
 }

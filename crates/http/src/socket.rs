@@ -14,8 +14,9 @@ use tokio::time::Instant;
 use crate::answer::ended;
 use crate::counters::{OpenCount, Way};
 use crate::message_json::object;
-use crate::session::{Failure, Session};
+use crate::session::Session;
 use crate::websocket::{CloseCode, Decoder, Frame, Opcode, put, put_close};
+use tidegate_visitor::Failure;
 
 /// Bytes that wait for the socket. Beyond it nothing more is read from the broker and from the client.
 const MAX_WAITING: usize = 1 << 20;

@@ -17,8 +17,9 @@ use crate::body_room::BodyRoom;
 use crate::counters::Counters;
 use crate::fields::parameters;
 use crate::queue::Queues;
-use crate::session::{Credentials, Failure, Opening, Session, Term};
+use crate::session::{Opening, Session, Term};
 use crate::{Caller, Gateway, TlsSession};
+use tidegate_visitor::{Credentials, Failure};
 
 /// Bodies that are held at once for a connection, each until its messages are answered.
 pub(crate) const MAX_BODIES: usize = 4;

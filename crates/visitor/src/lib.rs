@@ -1,13 +1,21 @@
 //! A client without MQTT as the broker serves it: its connection, its place in the quotas of its tenant, and its reads
-//! of retained messages. The listeners for HTTP and CoAP use it.
+//! of retained messages. The listeners for HTTP and CoAP use it, and share the thread of a server.
 
 mod fetches;
+mod line;
+mod message_json;
+mod outcome;
 mod read;
+mod server;
 
 use std::os::unix::net::UnixStream;
 
 pub use self::fetches::Fetches;
+pub use self::line::{Line, new_client_id, options};
+pub use self::message_json::message_json;
+pub use self::outcome::{Credentials, Failure, Outcome};
 pub use self::read::{Found, ReadError};
+pub use self::server::{ServeError, ServerThread, bind_all};
 
 /// An MQTT connection for a client.
 pub struct Entry {

@@ -26,10 +26,10 @@ use tidegate_client::{Publish, QoS, TopicFilterBuf};
 
 use crate::block::Block;
 use crate::counters::Counters;
-use crate::fields::{Credentials, Shown};
+use crate::fields::Shown;
 use crate::limits::{FIELDS, MAX_WINDOW, Millis, SWEEP, WAITING_PART_OF_PEER};
 use crate::message::{Code, Kind, Token};
-use crate::{Failure, Outcome, ReadError};
+use crate::{Credentials, Failure, Outcome, ReadError};
 use sessions::Session;
 use wire::Wire;
 

@@ -6,10 +6,9 @@ use tidegate_client::TopicFilterBuf;
 
 use super::{Action, Aim, Endpoint, JobId, PeerId, SessionId};
 use crate::answer::{self, Answer};
-use crate::fields::Credentials;
 use crate::limits::{MAX_SESSIONS_OF_PEER, Millis};
 use crate::message::Code;
-use crate::{Failure, Outcome};
+use crate::{Credentials, Failure, Outcome};
 
 #[derive(Debug)]
 pub(super) struct Session {

@@ -263,7 +263,7 @@ async fn a_queue_is_deleted_at_the_quota_of_connections() {
     Arc::get_mut(&mut front.gateway).unwrap().has_room = false;
     let orders = front.attend(0, "x", "").await.unwrap();
     let poll = |answer| Order::Poll(Poll { acknowledged: None, max: 1, until: Instant::now(), answer });
-    assert_eq!(ask(&orders, poll).await.err(), Some(QueueError::Broker(Failure::of_quota())));
+    assert_eq!(ask(&orders, poll).await.err(), Some(QueueError::Broker(Failure::Refused(Outcome::of_quota()))));
     assert_eq!(ask(&orders, Order::Delete).await, Ok(()));
     assert_eq!(front.seen(), [Packet::Connect, Packet::Disconnect]);
 }
