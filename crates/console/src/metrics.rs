@@ -10,6 +10,21 @@ use tidegate_engine::Reason;
 use crate::process::Process;
 use crate::status::Status;
 
+/// Declares the metrics of a file, in the order in which they are written: kind, name and labels, the samples, and the
+/// meaning.
+macro_rules! metrics {
+    (|$it:ident, $out:ident| $(#[$doc:meta])* $($kind:ident $name:literal $labels:tt => $samples:expr, $help:literal;)*) => {
+        $(#[$doc])*
+        pub(super) static METRICS: &[super::Metric] = &[$(super::Metric {
+            name: $name,
+            kind: super::Kind::$kind,
+            labels: &$labels,
+            help: $help,
+            read: |$it, $out| $samples,
+        },)*];
+    };
+}
+
 mod bridges;
 mod cluster;
 mod core;
@@ -145,10 +160,15 @@ impl Samples<'_> {
         let _ = writeln!(self.out, "{name}_bucket{{le=\"+Inf\"}} {all}\n{name}_sum {sum}\n{name}_count {all}");
     }
 
-    /// Adds the sample of a metric without labels, when there is one.
-    fn one(&mut self, number: Option<impl Into<Number>>) {
+    /// Adds the sample of a metric without labels.
+    fn one(&mut self, number: impl Into<Number>) {
+        self.add(&[], number);
+    }
+
+    /// Adds the sample of a metric without labels, if there is one.
+    fn any(&mut self, number: Option<impl Into<Number>>) {
         if let Some(number) = number {
-            self.add(&[], number);
+            self.one(number);
         }
     }
 

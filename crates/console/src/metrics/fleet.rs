@@ -3,75 +3,36 @@
 
 use tidegate_admin::{BrokerState, BrokerStatus};
 
-use super::Kind::{Counter, Gauge};
-use super::{Metric, Reading, Samples};
+use super::{Reading, Samples};
 
-/// Every metric of a fleet, in the order in which they are written.
-pub(super) static METRICS: &[Metric] = &[
-    Metric {
-        name: "tidegate_fleet_brokers",
-        kind: Gauge,
-        labels: &["state"],
-        help: "Brokers of the fleet by how far they are.",
-        read: |it, out| {
-            let fleet = &it.status.fleet;
-            for state in BrokerState::ALL.iter().filter(|_| !fleet.is_empty()) {
-                out.add(&[state.name()], fleet.iter().filter(|broker| broker.state == *state).count() as u64);
-            }
-        },
-    },
-    Metric {
-        name: "tidegate_fleet_owed_messages",
-        kind: Gauge,
-        labels: &["broker"],
-        help: "Messages accepted from clients that a broker has not settled.",
-        read: |it, out| each(it, out, |broker| broker.owed),
-    },
-    Metric {
-        name: "tidegate_fleet_filters_refused",
-        kind: Gauge,
-        labels: &["broker"],
-        help: "Filters that a broker refuses, or whose SUBSCRIBE makes it close the connection.",
-        read: |it, out| each(it, out, |broker| broker.filters_refused),
-    },
-    counter("tidegate_fleet_acknowledged_total", "Messages that a broker has acknowledged.", |it, out| {
-        each(it, out, |broker| broker.acknowledged);
-    }),
-    counter(
-        "tidegate_fleet_returned_total",
-        "Own messages that returned after a broker had acknowledged them.",
-        |it, out| {
-            each(it, out, |broker| broker.returned);
-        },
-    ),
-    counter("tidegate_fleet_resent_total", "Messages taken from a broker and dealt again.", |it, out| {
-        each(it, out, |broker| broker.resent);
-    }),
-    counter("tidegate_fleet_received_total", "Messages received from a broker.", |it, out| {
-        each(it, out, |broker| broker.received);
-    }),
-    counter("tidegate_fleet_duplicates_total", "Of those, messages that had come before.", |it, out| {
-        each(it, out, |broker| broker.duplicates);
-    }),
-    counter(
-        "tidegate_fleet_beyond_window_total",
-        "Of those, messages beyond the Receive Maximum announced to the broker.",
-        |it, out| each(it, out, |broker| broker.beyond_window),
-    ),
-    counter(
-        "tidegate_fleet_delivered_here_total",
-        "Messages delivered without the broker that has acknowledged them and does not bring them back.",
-        |it, out| each(it, out, |broker| broker.delivered_here),
-    ),
-    counter(
-        "tidegate_fleet_set_aside_total",
-        "Messages given to no broker any more, since this one closed the connection each time that it got them.",
-        |it, out| each(it, out, |broker| broker.set_aside),
-    ),
-];
-
-const fn counter(name: &'static str, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {
-    Metric { name, kind: Counter, labels: &["broker"], help, read }
+metrics! { |it, out|
+    /// Every metric of a fleet, in the order in which they are written.
+    Gauge "tidegate_fleet_brokers" ["state"] => {
+        let fleet = &it.status.fleet;
+        for state in BrokerState::ALL.iter().filter(|_| !fleet.is_empty()) {
+            out.add(&[state.name()], fleet.iter().filter(|broker| broker.state == *state).count() as u64);
+        }
+    }, "Brokers of the fleet by how far they are.";
+    Gauge "tidegate_fleet_owed_messages" ["broker"] => each(it, out, |broker| broker.owed),
+        "Messages accepted from clients that a broker has not settled.";
+    Gauge "tidegate_fleet_filters_refused" ["broker"] => each(it, out, |broker| broker.filters_refused),
+        "Filters that a broker refuses, or whose SUBSCRIBE makes it close the connection.";
+    Counter "tidegate_fleet_acknowledged_total" ["broker"] => each(it, out, |broker| broker.acknowledged),
+        "Messages that a broker has acknowledged.";
+    Counter "tidegate_fleet_returned_total" ["broker"] => each(it, out, |broker| broker.returned),
+        "Own messages that returned after a broker had acknowledged them.";
+    Counter "tidegate_fleet_resent_total" ["broker"] => each(it, out, |broker| broker.resent),
+        "Messages taken from a broker and dealt again.";
+    Counter "tidegate_fleet_received_total" ["broker"] => each(it, out, |broker| broker.received),
+        "Messages received from a broker.";
+    Counter "tidegate_fleet_duplicates_total" ["broker"] => each(it, out, |broker| broker.duplicates),
+        "Of those, messages that had come before.";
+    Counter "tidegate_fleet_beyond_window_total" ["broker"] => each(it, out, |broker| broker.beyond_window),
+        "Of those, messages beyond the Receive Maximum announced to the broker.";
+    Counter "tidegate_fleet_delivered_here_total" ["broker"] => each(it, out, |broker| broker.delivered_here),
+        "Messages delivered without the broker that has acknowledged them and does not bring them back.";
+    Counter "tidegate_fleet_set_aside_total" ["broker"] => each(it, out, |broker| broker.set_aside),
+        "Messages given to no broker any more, since this one closed the connection each time that it got them.";
 }
 
 fn each(it: &Reading<'_>, out: &mut Samples<'_>, number: impl Fn(&BrokerStatus) -> u64) {

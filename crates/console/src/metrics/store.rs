@@ -2,125 +2,60 @@
 
 use std::time::Duration;
 
-use super::Kind::{Counter, Gauge, Histogram};
-use super::{Metric, Reading, Samples};
+use super::{Reading, Samples};
 use crate::status::{SYNC_BOUNDS_MICROSECONDS, StoreCondition, StoreNumbers};
 
-/// Every metric of the store, in the order in which they are written.
-pub(super) static METRICS: &[Metric] = &[
-    Metric {
-        name: "tidegate_store_state",
-        kind: Gauge,
-        labels: &["state"],
-        help: "1 for the state of the store and 0 for the other states; unless it is `ok`, new messages and sessions are refused.",
-        read: |it, out| {
-            if let Some(store) = it.status.store {
-                for condition in StoreCondition::ALL {
-                    out.add(&[condition.label()], u64::from(store.condition == condition));
-                }
+metrics! { |it, out|
+    /// Every metric of the store, in the order in which they are written.
+    Gauge "tidegate_store_state" ["state"] => {
+        if let Some(store) = it.status.store {
+            for condition in StoreCondition::ALL {
+                out.add(&[condition.label()], u64::from(store.condition == condition));
             }
-        },
-    },
-    Metric {
-        name: "tidegate_store_bytes",
-        kind: Gauge,
-        labels: &["kind"],
-        help: "Bytes of the store's files.",
-        read: |it, out| {
-            if let Some(store) = it.status.store {
-                out.add(&["journal"], store.journal_bytes);
-                out.add(&["table"], store.table_bytes);
-            }
-        },
-    },
-    one("tidegate_store_free_bytes", "Free space of the store's disk when it was last asked.", |it, out| {
-        out.one(of(it, |store| store.free_bytes));
-    }),
-    one("tidegate_store_pending_bytes", "Bytes handed to the store that are not committed.", |it, out| {
-        out.one(of(it, |store| store.pending_bytes));
-    }),
-    one(
-        "tidegate_store_index_bytes",
-        "Memory of the index of the journal from which queues are read back.",
-        |it, out| {
-            out.one(of(it, |store| store.index_bytes));
-        },
-    ),
-    one("tidegate_store_segments", "Files of the store's journal.", |it, out| {
-        out.one(of(it, |store| store.segments));
-    }),
-    one("tidegate_store_table_entries", "Entries of the store's table when it was last written.", |it, out| {
-        out.one(of(it, |store| store.table_entries));
-    }),
-    one(
-        "tidegate_stored_messages",
-        "Messages that wait in the store alone, behind the messages in memory.",
-        |it, out| {
-            out.one(of(it, |_| it.status.gauges.stored_messages));
-        },
-    ),
-    one("tidegate_stored_bytes", "Bytes of those, as they will cost in memory.", |it, out| {
-        out.one(of(it, |_| it.status.gauges.stored_bytes));
-    }),
-    total(
-        "tidegate_store_batches_total",
-        "Batches committed; each has the writes of one turn of a shard.",
-        |it, out| {
-            out.one(of(it, |store| store.batches));
-        },
-    ),
-    total("tidegate_store_operations_total", "Entries put and deleted by those batches.", |it, out| {
-        out.one(of(it, |store| store.operations));
-    }),
-    total("tidegate_store_groups_total", "Writes of the journal; each takes all batches that wait.", |it, out| {
-        out.one(of(it, |store| store.groups));
-    }),
-    total("tidegate_store_written_bytes_total", "Bytes written into the journal.", |it, out| {
-        out.one(of(it, |store| store.written_bytes));
-    }),
-    total("tidegate_store_syncs_total", "Times that the disk was synced after writes.", |it, out| {
-        out.one(of(it, |store| store.syncs));
-    }),
-    Metric {
-        name: "tidegate_store_sync_seconds",
-        kind: Histogram,
-        labels: &["le"],
-        help: "How long the disk took for that.",
-        read: sync_seconds,
-    },
-    total("tidegate_store_loads_total", "Parts of queues that were read back from the store.", |it, out| {
-        out.one(of(it, |store| store.loads));
-    }),
-    total("tidegate_store_merges_total", "Times that the journal was merged into the table.", |it, out| {
-        out.one(of(it, |store| store.merges));
-    }),
-    total("tidegate_store_merge_failures_total", "Merges that failed; they are tried again.", |it, out| {
-        out.one(of(it, |store| store.merge_failures));
-    }),
-    total(
-        "tidegate_store_slowed_groups_total",
-        "Groups that were written later so that merges keep up: the journal was above half of `store.replay_max`.",
-        |it, out| {
-            out.one(of(it, |store| store.slowed_groups));
-        },
-    ),
-    total(
-        "tidegate_store_failures_total",
-        "Writes and syncs that the disk refused; they are tried again.",
-        |it, out| {
-            out.one(of(it, |store| store.failures));
-        },
-    ),
-];
-
-type Read = fn(&Reading<'_>, &mut Samples<'_>);
-
-const fn one(name: &'static str, help: &'static str, read: Read) -> Metric {
-    Metric { name, kind: Gauge, labels: &[], help, read }
-}
-
-const fn total(name: &'static str, help: &'static str, read: Read) -> Metric {
-    Metric { name, kind: Counter, labels: &[], help, read }
+        }
+    }, "1 for the state of the store and 0 for the other states; unless it is `ok`, new messages and sessions are refused.";
+    Gauge "tidegate_store_bytes" ["kind"] => {
+        if let Some(store) = it.status.store {
+            out.add(&["journal"], store.journal_bytes);
+            out.add(&["table"], store.table_bytes);
+        }
+    }, "Bytes of the store's files.";
+    Gauge "tidegate_store_free_bytes" [] => out.any(of(it, |store| store.free_bytes)),
+        "Free space of the store's disk when it was last asked.";
+    Gauge "tidegate_store_pending_bytes" [] => out.any(of(it, |store| store.pending_bytes)),
+        "Bytes handed to the store that are not committed.";
+    Gauge "tidegate_store_index_bytes" [] => out.any(of(it, |store| store.index_bytes)),
+        "Memory of the index of the journal from which queues are read back.";
+    Gauge "tidegate_store_segments" [] => out.any(of(it, |store| store.segments)),
+        "Files of the store's journal.";
+    Gauge "tidegate_store_table_entries" [] => out.any(of(it, |store| store.table_entries)),
+        "Entries of the store's table when it was last written.";
+    Gauge "tidegate_stored_messages" [] => out.any(of(it, |_| it.status.gauges.stored_messages)),
+        "Messages that wait in the store alone, behind the messages in memory.";
+    Gauge "tidegate_stored_bytes" [] => out.any(of(it, |_| it.status.gauges.stored_bytes)),
+        "Bytes of those, as they will cost in memory.";
+    Counter "tidegate_store_batches_total" [] => out.any(of(it, |store| store.batches)),
+        "Batches committed; each has the writes of one turn of a shard.";
+    Counter "tidegate_store_operations_total" [] => out.any(of(it, |store| store.operations)),
+        "Entries put and deleted by those batches.";
+    Counter "tidegate_store_groups_total" [] => out.any(of(it, |store| store.groups)),
+        "Writes of the journal; each takes all batches that wait.";
+    Counter "tidegate_store_written_bytes_total" [] => out.any(of(it, |store| store.written_bytes)),
+        "Bytes written into the journal.";
+    Counter "tidegate_store_syncs_total" [] => out.any(of(it, |store| store.syncs)),
+        "Times that the disk was synced after writes.";
+    Histogram "tidegate_store_sync_seconds" ["le"] => sync_seconds(it, out),
+        "How long the disk took for that.";
+    Counter "tidegate_store_loads_total" [] => out.any(of(it, |store| store.loads)),
+        "Parts of queues that were read back from the store.";
+    Counter "tidegate_store_merges_total" [] => out.any(of(it, |store| store.merges)),
+        "Times that the journal was merged into the table.";
+    Counter "tidegate_store_merge_failures_total" [] => out.any(of(it, |store| store.merge_failures)),
+        "Merges that failed; they are tried again.";
+    Counter "tidegate_store_slowed_groups_total" [] => out.any(of(it, |store| store.slowed_groups)),
+        "Groups that were written later so that merges keep up: the journal was above half of `store.replay_max`.";
+    Counter "tidegate_store_failures_total" [] => out.any(of(it, |store| store.failures)),
+        "Writes and syncs that the disk refused; they are tried again.";
 }
 
 fn of(it: &Reading<'_>, number: impl Fn(&StoreNumbers) -> u64) -> Option<u64> {
@@ -138,34 +73,12 @@ fn sync_seconds(it: &Reading<'_>, out: &mut Samples<'_>) {
 mod tests {
     use std::time::SystemTime;
 
-    use tidegate_engine::{Counters, Gauges};
-
     use super::*;
     use crate::metrics::exposition;
-    use crate::status::{AdmissionStatus, Logins, Shell, Status};
+    use crate::status::Status;
 
     fn status(store: Option<StoreNumbers>) -> Status {
-        Status {
-            counters: Counters::default(),
-            gauges: Gauges::default(),
-            shell: Shell::default(),
-            admission: AdmissionStatus::default(),
-            logins: Logins::default(),
-            fleet: Vec::new(),
-            tenants: Vec::new(),
-            meters: Vec::new(),
-            bridges: Vec::new(),
-            pipelines: Vec::new(),
-            http: None,
-            coap: None,
-            cluster: None,
-            core: None,
-            store,
-            shards: 1,
-            slow_sessions: 0,
-            started: SystemTime::UNIX_EPOCH,
-            version: "1",
-        }
+        Status { store, ..Status::new(SystemTime::UNIX_EPOCH, "1") }
     }
 
     #[test]
