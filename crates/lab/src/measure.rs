@@ -2,77 +2,98 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One number of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
+/// Declares the measures: the name and the unit of each.
+macro_rules! measures {
+    ($($(#[$doc:meta])* $measure:ident: $name:literal, $unit:literal;)*) => {
+        /// One number of a run.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Measure {
+            $($(#[$doc])* $measure,)*
+        }
+
+        impl Measure {
+            /// All of them, in the order in which tables show them.
+            pub const ALL: &[Self] = &[$(Self::$measure,)*];
+
+            /// Its name, and its unit.
+            pub const fn name(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$measure => ($name, $unit),)*
+                }
+            }
+        }
+    };
+}
+
+measures! {
     /// Deliveries in a second, or acknowledged messages if there are no subscribers.
-    Throughput,
+    Throughput: "Throughput", "messages/s";
     /// The share of the due deliveries that arrived.
-    Delivered,
+    Delivered: "Delivered", "%";
     /// Due deliveries that never arrived.
-    Lost,
+    Lost: "Lost", "deliveries";
     /// Deliveries due that never came, for each five minutes of measuring (LAV-07).
-    LostInFiveMinutes,
+    LostInFiveMinutes: "Lost in 5 minutes", "deliveries";
     /// The share of due messages that were late, lost, or never sent.
-    DeadlineMisses,
+    DeadlineMisses: "Deadline missed", "%";
     /// Deliveries that arrived again.
-    Duplicates,
+    Duplicates: "Duplicates", "deliveries";
     /// Deliveries out of order.
-    Reordered,
+    Reordered: "Out of order", "deliveries";
     /// The median latency from the scheduled time.
-    LatencyP50,
+    LatencyP50: "Latency, median", "ms";
     /// The latency that 99 % do not exceed.
-    LatencyP99,
+    LatencyP99: "Latency, p99", "ms";
     /// The latency that 99.9 % do not exceed.
-    LatencyP999,
+    LatencyP999: "Latency, p99.9", "ms";
     /// The longest latency.
-    LatencyMax,
+    LatencyMax: "Latency, longest", "ms";
     /// The mean latency.
-    LatencyMean,
+    LatencyMean: "Latency, mean", "ms";
     /// The shortest latency.
-    LatencyMin,
+    LatencyMin: "Latency, shortest", "ms";
     /// From the scheduled time to the acknowledgement: 99 % do not exceed it.
-    AcknowledgedP99,
+    AcknowledgedP99: "Acknowledged, p99", "ms";
     /// CPU time of the broker for a delivery (or for a sent message if there are no subscribers).
-    CpuPerDelivery,
+    CpuPerDelivery: "Broker CPU per delivery", "µs";
     /// CPU time of the broker in a second of measuring, in cores.
-    CpuMean,
+    CpuMean: "Broker CPU", "cores";
     /// The most memory of the broker at a time.
-    MemoryPeak,
+    MemoryPeak: "Broker memory, peak", "MiB";
     /// The growth of the broker's memory from before the first client to all of them, for each.
-    MemoryPerClient,
+    MemoryPerClient: "Broker memory per client", "KiB";
     /// The broker's memory before the first client.
-    MemoryIdle,
+    MemoryIdle: "Broker memory, idle", "MiB";
     /// Connections accepted.
-    Accepted,
+    Accepted: "Connections accepted", "clients";
     /// The share of the connections dialled that were accepted.
-    AcceptedShare,
+    AcceptedShare: "Connections accepted", "%";
     /// Connections that the broker ended.
-    ConnectionsLost,
+    ConnectionsLost: "Connections ended by the broker", "clients";
     /// From dialling to CONNACK: 99 % do not exceed it.
-    ConnectP99,
+    ConnectP99: "Connecting, p99", "ms";
     /// Connections accepted in a second while clients came.
-    ConnectRate,
+    ConnectRate: "Connections", "clients/s";
     /// Bytes of payload that the broker was given in a second.
-    BytesIn,
+    BytesIn: "Payload in", "MB/s";
     /// Bytes of payload that the broker delivered in a second.
-    BytesOut,
+    BytesOut: "Payload out", "MB/s";
     /// From the start of the broker to its first answer.
-    ReadyAfter,
+    ReadyAfter: "Ready after", "s";
     /// The longest time without a delivery while publishers published.
-    Silence,
+    Silence: "Longest silence", "s";
     /// The share of the offered round trips that returned: the delivery rate TE of study CTX. A message that could not
     /// be sent has not returned; a late one has, and a duplicate counts once.
-    Returned,
+    Returned: "Round trips complete (TE)", "%";
     /// The share of the nodes whose round trips all returned.
-    NodesComplete,
+    NodesComplete: "Nodes with every round trip", "%";
     /// The standard deviation of the latency.
-    LatencyDeviation,
+    LatencyDeviation: "Latency, standard deviation", "ms";
     /// Clients sent to another gateway.
-    HandedOver,
+    HandedOver: "Handovers", "clients";
     /// How far the gateway that is farthest from an equal share of the clients is from it, at the end of publishing.
-    Imbalance,
+    Imbalance: "Gateway farthest from its share", "%";
 }
 
 /// Which direction is good.
@@ -85,82 +106,6 @@ pub enum Better {
 }
 
 impl Measure {
-    /// All of them, in the order in which tables show them.
-    pub const ALL: &[Self] = &[
-        Self::Throughput,
-        Self::Delivered,
-        Self::Lost,
-        Self::LostInFiveMinutes,
-        Self::DeadlineMisses,
-        Self::Duplicates,
-        Self::Reordered,
-        Self::LatencyP50,
-        Self::LatencyP99,
-        Self::LatencyP999,
-        Self::LatencyMax,
-        Self::LatencyMean,
-        Self::LatencyMin,
-        Self::AcknowledgedP99,
-        Self::CpuPerDelivery,
-        Self::CpuMean,
-        Self::MemoryPeak,
-        Self::MemoryPerClient,
-        Self::MemoryIdle,
-        Self::Accepted,
-        Self::AcceptedShare,
-        Self::ConnectionsLost,
-        Self::ConnectP99,
-        Self::ConnectRate,
-        Self::BytesIn,
-        Self::BytesOut,
-        Self::ReadyAfter,
-        Self::Silence,
-        Self::Returned,
-        Self::NodesComplete,
-        Self::LatencyDeviation,
-        Self::HandedOver,
-        Self::Imbalance,
-    ];
-
-    /// Its name, and its unit.
-    pub const fn name(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Throughput => ("Throughput", "messages/s"),
-            Self::Delivered => ("Delivered", "%"),
-            Self::Lost => ("Lost", "deliveries"),
-            Self::LostInFiveMinutes => ("Lost in 5 minutes", "deliveries"),
-            Self::DeadlineMisses => ("Deadline missed", "%"),
-            Self::Duplicates => ("Duplicates", "deliveries"),
-            Self::Reordered => ("Out of order", "deliveries"),
-            Self::LatencyP50 => ("Latency, median", "ms"),
-            Self::LatencyP99 => ("Latency, p99", "ms"),
-            Self::LatencyP999 => ("Latency, p99.9", "ms"),
-            Self::LatencyMax => ("Latency, longest", "ms"),
-            Self::LatencyMean => ("Latency, mean", "ms"),
-            Self::LatencyMin => ("Latency, shortest", "ms"),
-            Self::AcknowledgedP99 => ("Acknowledged, p99", "ms"),
-            Self::CpuPerDelivery => ("Broker CPU per delivery", "µs"),
-            Self::CpuMean => ("Broker CPU", "cores"),
-            Self::MemoryPeak => ("Broker memory, peak", "MiB"),
-            Self::MemoryPerClient => ("Broker memory per client", "KiB"),
-            Self::MemoryIdle => ("Broker memory, idle", "MiB"),
-            Self::Accepted => ("Connections accepted", "clients"),
-            Self::AcceptedShare => ("Connections accepted", "%"),
-            Self::ConnectionsLost => ("Connections ended by the broker", "clients"),
-            Self::ConnectP99 => ("Connecting, p99", "ms"),
-            Self::ConnectRate => ("Connections", "clients/s"),
-            Self::BytesIn => ("Payload in", "MB/s"),
-            Self::BytesOut => ("Payload out", "MB/s"),
-            Self::ReadyAfter => ("Ready after", "s"),
-            Self::Silence => ("Longest silence", "s"),
-            Self::Returned => ("Round trips complete (TE)", "%"),
-            Self::NodesComplete => ("Nodes with every round trip", "%"),
-            Self::LatencyDeviation => ("Latency, standard deviation", "ms"),
-            Self::HandedOver => ("Handovers", "clients"),
-            Self::Imbalance => ("Gateway farthest from its share", "%"),
-        }
-    }
-
     /// Which direction is good.
     pub const fn better(self) -> Better {
         match self {

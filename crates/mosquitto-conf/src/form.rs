@@ -26,97 +26,24 @@ const INT: i64 = 0x7FFF_FFFF;
 const LEAST: i64 = i64::MIN;
 const MOST: i64 = i64::MAX;
 
-const TRUTHS: &[&str] = &[
-    "allow_anonymous",
-    "allow_duplicate_messages",
-    "allow_zero_length_clientid",
-    "auth_plugin_deny_special_chars",
-    "autosave_on_changes",
-    "bridge_attempt_unsubscribe",
-    "bridge_insecure",
-    "bridge_outgoing_retain",
-    "bridge_require_ocsp",
-    "bridge_tls_use_os_certs",
-    "check_retain_source",
-    "cleansession",
-    "connection_messages",
-    "disable_client_cert_date_checks",
-    "enable_control_api",
-    "listener_allow_anonymous",
-    "local_cleansession",
-    "log_timestamp",
-    "notifications",
-    "notifications_local_only",
-    "per_listener_settings",
-    "persistence",
-    "proxy_protocol_v2_require_tls",
-    "queue_qos0_messages",
-    "require_certificate",
-    "retain_available",
-    "retained_persistence",
-    "round_robin",
-    "set_tcp_nodelay",
-    "try_private",
-    "upgrade_outgoing_qos",
-    "use_identity_as_username",
-    "use_subject_as_username",
-    "use_username_as_clientid",
-];
-const TEXTS: &[&str] = &[
-    "acl_file",
-    "auth_plugin",
-    "auto_id_prefix",
-    "bind_address",
-    "bind_interface",
-    "bridge_alpn",
-    "bridge_bind_address",
-    "bridge_cafile",
-    "bridge_capath",
-    "bridge_certfile",
-    "bridge_ciphers",
-    "bridge_ciphers_tls1.3",
-    "bridge_identity",
-    "bridge_keyfile",
-    "bridge_psk",
-    "bridge_tls_version",
-    "cafile",
-    "capath",
-    "certfile",
-    "ciphers",
-    "ciphers_tls1.3",
-    "clientid",
-    "clientid_prefixes",
-    "crlfile",
-    "dhparamfile",
-    "global_plugin",
-    "http_dir",
-    "keyfile",
-    "listener_auto_id_prefix",
-    "local_clientid",
-    "local_password",
-    "local_username",
-    "log_timestamp_format",
-    "mount_point",
-    "notification_topic",
-    "password",
-    "password_file",
-    "persistence_file",
-    "persistence_location",
-    "pid_file",
-    "plugin",
-    "psk_file",
-    "psk_hint",
-    "remote_clientid",
-    "remote_password",
-    "remote_username",
-    "tls_engine",
-    "tls_engine_kpass_sha1",
-    "tls_keyform",
-    "tls_version",
-    "user",
-    "username",
-    "websockets_origin",
-];
+const TRUTHS: &str = "
+    allow_anonymous allow_duplicate_messages allow_zero_length_clientid auth_plugin_deny_special_chars
+    autosave_on_changes bridge_attempt_unsubscribe bridge_insecure bridge_outgoing_retain bridge_require_ocsp
+    bridge_tls_use_os_certs check_retain_source cleansession connection_messages disable_client_cert_date_checks
+    enable_control_api listener_allow_anonymous local_cleansession log_timestamp notifications
+    notifications_local_only per_listener_settings persistence proxy_protocol_v2_require_tls queue_qos0_messages
+    require_certificate retain_available retained_persistence round_robin set_tcp_nodelay try_private
+    upgrade_outgoing_qos use_identity_as_username use_subject_as_username use_username_as_clientid
+";
+const TEXTS: &str = "
+    acl_file auth_plugin auto_id_prefix bind_address bind_interface bridge_alpn bridge_bind_address bridge_cafile
+    bridge_capath bridge_certfile bridge_ciphers bridge_ciphers_tls1.3 bridge_identity bridge_keyfile bridge_psk
+    bridge_tls_version cafile capath certfile ciphers ciphers_tls1.3 clientid clientid_prefixes crlfile dhparamfile
+    global_plugin http_dir keyfile listener_auto_id_prefix local_clientid local_password local_username
+    log_timestamp_format mount_point notification_topic password password_file persistence_file persistence_location
+    pid_file plugin psk_file psk_hint remote_clientid remote_password remote_username tls_engine
+    tls_engine_kpass_sha1 tls_keyform tls_version user username websockets_origin
+";
 const NUMBERS: &[(&str, i64, i64)] = &[
     ("autosave_interval", LEAST, MOST),
     ("bridge_max_packet_size", LEAST, MOST),
@@ -152,44 +79,31 @@ const NUMBERS: &[(&str, i64, i64)] = &[
     ("websockets_headers_size", 0, 65_535),
     ("websockets_log_level", LEAST, MOST),
 ];
-const WORDS: &[&str] = &[
-    "accept_protocol_versions",
-    "address",
-    "addresses",
-    "bridge_protocol_version",
-    "bridge_reload_type",
-    "bridge_tcp_keepalive",
-    "connection",
-    "include_dir",
-    "listener",
-    "log_dest",
-    "log_type",
-    "max_connections",
-    "persistent_client_expiration",
-    "plugin_load",
-    "plugin_use",
-    "protocol",
-    "restart_timeout",
-    "retry_interval",
-    "socket_domain",
-    "start_type",
-    "topic",
-];
+const WORDS: &str = "
+    accept_protocol_versions address addresses bridge_protocol_version bridge_reload_type bridge_tcp_keepalive
+    connection include_dir listener log_dest log_type max_connections persistent_client_expiration plugin_load
+    plugin_use protocol restart_timeout retry_interval socket_domain start_type topic
+";
 /// Beginnings of the keys of plugins.
 const PLUGINS: &[&str] = &["auth_opt_", "global_plugin", "plugin"];
 
 /// The form of the value of a key; `None` for a key that Mosquitto does not know.
 pub fn form(key: &str) -> Option<Form> {
-    if TRUTHS.contains(&key) {
+    if lists(TRUTHS, key) {
         return Some(Form::Truth);
     }
-    if TEXTS.contains(&key) {
+    if lists(TEXTS, key) {
         return Some(Form::Text);
     }
     if let Some((_, least, most)) = NUMBERS.iter().find(|(name, ..)| *name == key) {
         return Some(Form::Number(*least, *most));
     }
-    (WORDS.contains(&key) || PLUGINS.iter().any(|beginning| key.starts_with(beginning))).then_some(Form::Words)
+    (lists(WORDS, key) || PLUGINS.iter().any(|beginning| key.starts_with(beginning))).then_some(Form::Words)
+}
+
+/// True if the names contain the key.
+fn lists(names: &str, key: &str) -> bool {
+    names.split_ascii_whitespace().any(|name| name == key)
 }
 
 /// Keys whose lines say nothing without a value; Mosquitto refuses others.

@@ -1,5 +1,7 @@
 //! The findings: counts per check, and the first cases of each in full.
 
+use std::ops::Add as _;
+
 use serde_json::{Value, json};
 
 /// Cases of each check that are kept with their trace.
@@ -77,74 +79,94 @@ pub(crate) const CHECKS: [(Finding, &str); 21] = [
     (Finding::Overdue, "unserved too long"),
 ];
 
-/// How much was looked at; the rows are read against these.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) starts: u64,
-    pub(crate) slowest_start_ms: u64,
-    pub(crate) sent: u64,
-    pub(crate) acknowledged_qos1: u64,
-    pub(crate) acknowledged_qos2: u64,
+/// Declares the totals: the name of each in reports, and the sum of two runs.
+macro_rules! totals {
+    ($($(#[$doc:meta])* $field:ident: $name:literal, $sum:ident;)*) => {
+        /// How much was looked at; the rows are read against these.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Totals {
+            $($(#[$doc])* pub(crate) $field: u64,)*
+        }
+
+        impl Totals {
+            /// The counts with their names.
+            pub(crate) fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($name, self.$field),)*]
+            }
+
+            fn add(&mut self, other: &Self) {
+                $(self.$field = self.$field.$sum(other.$field);)*
+            }
+        }
+    };
+}
+
+totals! {
+    starts: "starts", add;
+    slowest_start_ms: "slowest start, ms", max;
+    sent: "sent", add;
+    acknowledged_qos1: "acknowledged at QoS 1", add;
+    acknowledged_qos2: "acknowledged at QoS 2", add;
     /// Acknowledged messages times the subscriptions that they were for.
-    pub(crate) owed_qos1: u64,
-    pub(crate) owed_qos2: u64,
+    owed_qos1: "owed deliveries at QoS 1", add;
+    owed_qos2: "owed deliveries at QoS 2", add;
     /// Wills of clients that were killed, times the watchers.
-    pub(crate) owed_wills: u64,
+    owed_wills: "owed wills", add;
     /// Acknowledged messages for a group.
-    pub(crate) owed_groups: u64,
+    owed_groups: "owed deliveries to groups", add;
     /// Acknowledged messages that ask for a receipt of their end.
-    pub(crate) owed_receipts: u64,
+    owed_receipts: "owed receipts", add;
     /// Messages to a group of mobile nodes that are owed final counts.
-    pub(crate) owed_counts: u64,
+    owed_counts: "owed counts of groups", add;
     /// Receipts that came again with a cause, that came after they were found missing, and that a strike excuses.
-    pub(crate) receipts_repeated: u64,
-    pub(crate) receipts_late: u64,
-    pub(crate) receipts_excused: u64,
+    receipts_repeated: "receipts repeated as allowed", add;
+    receipts_late: "receipts late", add;
+    receipts_excused: "receipts excused", add;
     /// Times that a client connected while its connection before stood.
-    pub(crate) takeovers: u64,
-    pub(crate) delivered: u64,
+    takeovers: "takeovers", add;
+    delivered: "delivered", add;
     /// Allowed repetitions: QoS 1, or QoS 2 to a subscription of QoS 1.
-    pub(crate) repeated: u64,
+    repeated: "repeated as allowed", add;
     /// Sent again under the same packet id after their PUBREL, by a broker that is known for it.
-    pub(crate) after_release: u64,
+    after_release: "sent again after PUBREL", add;
     /// Declared lost and received afterwards: patience was too short, or the broker very slow.
-    pub(crate) late: u64,
+    late: "late", add;
     /// Came after a later message where no order is promised.
-    pub(crate) reordered: u64,
+    reordered: "out of order as allowed", add;
     /// Deliveries that a receiver of QoS 2 had to ignore since their packet id was in use by another message.
-    pub(crate) swallowed: u64,
-    pub(crate) refused: u64,
-    pub(crate) retained_checked: u64,
-    pub(crate) subscriptions_checked: u64,
-    pub(crate) sessions_checked: u64,
+    swallowed: "ignored for their packet id", add;
+    refused: "refused by the broker", add;
+    retained_checked: "retained values checked", add;
+    subscriptions_checked: "subscriptions checked", add;
+    sessions_checked: "sessions checked", add;
     /// Connections that a living broker closed.
-    pub(crate) closed_by_broker: u64,
+    closed_by_broker: "connections closed by the broker", add;
     /// Times the broker ended without a request, such as for a failing disk.
-    pub(crate) gave_up: u64,
+    gave_up: "broker gave up on its own", add;
     /// File operations that power losses have undone.
-    pub(crate) undone: u64,
+    undone: "file operations undone", add;
     /// Damaged data that the broker refused to start with.
-    pub(crate) damage_refused: u64,
+    damage_refused: "damage refused", add;
     /// Damaged data that the broker started with and reported.
-    pub(crate) damage_reported: u64,
+    damage_reported: "damage reported", add;
     /// Damaged data that made no difference to any client.
-    pub(crate) damage_harmless: u64,
+    damage_harmless: "damage without effect", add;
     /// Probes of partitions that were answered.
-    pub(crate) probes_answered: u64,
+    probes_answered: "probes of partitions answered", add;
     /// Seconds of nodes that said that they are ready, each compared with the answers to probes.
-    pub(crate) ready_seconds: u64,
+    ready_seconds: "seconds of ready nodes", add;
     /// Longest time without service of one partition.
-    pub(crate) longest_unserved_ms: u64,
+    longest_unserved_ms: "longest unserved, ms", max;
     /// Time without service beyond the limit, of all partitions.
-    pub(crate) overdue_ms: u64,
+    overdue_ms: "unserved too long, ms", add;
     /// Times that the rig itself stood still, and the sum, by which partitions may be unserved for longer within a bound.
-    pub(crate) stood_still: u64,
-    pub(crate) stood_still_ms: u64,
+    stood_still: "rig stood still", add;
+    stood_still_ms: "rig stood still, ms", add;
     /// Planned faults of machines, disks, ways and processes of `up`, and the ones of these that nothing has met.
-    pub(crate) faults: u64,
-    pub(crate) unmet: u64,
+    faults: "faults of disks, clocks, ways and fleets", add;
+    unmet: "of these met by nothing", add;
     /// Longest time until all nodes of a cluster were ready again after a fault.
-    pub(crate) slowest_heal_ms: u64,
+    slowest_heal_ms: "slowest heal, ms", max;
 }
 
 /// All that was found.
@@ -210,98 +232,9 @@ impl Findings {
 }
 
 impl Totals {
-    /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 40] {
-        [
-            ("starts", self.starts),
-            ("slowest start, ms", self.slowest_start_ms),
-            ("sent", self.sent),
-            ("acknowledged at QoS 1", self.acknowledged_qos1),
-            ("acknowledged at QoS 2", self.acknowledged_qos2),
-            ("owed deliveries at QoS 1", self.owed_qos1),
-            ("owed deliveries at QoS 2", self.owed_qos2),
-            ("owed wills", self.owed_wills),
-            ("owed deliveries to groups", self.owed_groups),
-            ("owed receipts", self.owed_receipts),
-            ("owed counts of groups", self.owed_counts),
-            ("receipts repeated as allowed", self.receipts_repeated),
-            ("receipts late", self.receipts_late),
-            ("receipts excused", self.receipts_excused),
-            ("takeovers", self.takeovers),
-            ("delivered", self.delivered),
-            ("repeated as allowed", self.repeated),
-            ("sent again after PUBREL", self.after_release),
-            ("late", self.late),
-            ("out of order as allowed", self.reordered),
-            ("ignored for their packet id", self.swallowed),
-            ("refused by the broker", self.refused),
-            ("retained values checked", self.retained_checked),
-            ("subscriptions checked", self.subscriptions_checked),
-            ("sessions checked", self.sessions_checked),
-            ("connections closed by the broker", self.closed_by_broker),
-            ("broker gave up on its own", self.gave_up),
-            ("file operations undone", self.undone),
-            ("damage refused", self.damage_refused),
-            ("damage reported", self.damage_reported),
-            ("damage without effect", self.damage_harmless),
-            ("probes of partitions answered", self.probes_answered),
-            ("seconds of ready nodes", self.ready_seconds),
-            ("longest unserved, ms", self.longest_unserved_ms),
-            ("unserved too long, ms", self.overdue_ms),
-            ("rig stood still", self.stood_still),
-            ("rig stood still, ms", self.stood_still_ms),
-            ("faults of disks, clocks, ways and fleets", self.faults),
-            ("of these met by nothing", self.unmet),
-            ("slowest heal, ms", self.slowest_heal_ms),
-        ]
-    }
-
     /// Counts a fault; its round has tried nothing if nothing met the fault.
     pub(crate) fn count_fault(&mut self, is_met: bool) {
         self.faults += 1;
         self.unmet += u64::from(!is_met);
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.starts += other.starts;
-        self.slowest_start_ms = self.slowest_start_ms.max(other.slowest_start_ms);
-        self.sent += other.sent;
-        self.acknowledged_qos1 += other.acknowledged_qos1;
-        self.acknowledged_qos2 += other.acknowledged_qos2;
-        self.owed_qos1 += other.owed_qos1;
-        self.owed_qos2 += other.owed_qos2;
-        self.owed_wills += other.owed_wills;
-        self.owed_groups += other.owed_groups;
-        self.owed_receipts += other.owed_receipts;
-        self.owed_counts += other.owed_counts;
-        self.receipts_repeated += other.receipts_repeated;
-        self.receipts_late += other.receipts_late;
-        self.receipts_excused += other.receipts_excused;
-        self.takeovers += other.takeovers;
-        self.delivered += other.delivered;
-        self.repeated += other.repeated;
-        self.after_release += other.after_release;
-        self.late += other.late;
-        self.reordered += other.reordered;
-        self.swallowed += other.swallowed;
-        self.refused += other.refused;
-        self.retained_checked += other.retained_checked;
-        self.subscriptions_checked += other.subscriptions_checked;
-        self.sessions_checked += other.sessions_checked;
-        self.closed_by_broker += other.closed_by_broker;
-        self.gave_up += other.gave_up;
-        self.undone += other.undone;
-        self.damage_refused += other.damage_refused;
-        self.damage_reported += other.damage_reported;
-        self.damage_harmless += other.damage_harmless;
-        self.probes_answered += other.probes_answered;
-        self.ready_seconds += other.ready_seconds;
-        self.longest_unserved_ms = self.longest_unserved_ms.max(other.longest_unserved_ms);
-        self.overdue_ms += other.overdue_ms;
-        self.stood_still += other.stood_still;
-        self.stood_still_ms += other.stood_still_ms;
-        self.faults += other.faults;
-        self.unmet += other.unmet;
-        self.slowest_heal_ms = self.slowest_heal_ms.max(other.slowest_heal_ms);
     }
 }
