@@ -1,5 +1,9 @@
 //! Load for middleware without MQTT: messages from some publishers to some subscribers, with the same accounts. Each
 //! protocol is a file here, behind the trait `Driver`.
+//!
+//! The protocols are state machines of our own: one thread drives thousands of connections and stamps each message. The
+//! libraries for them (`lapin`, `h2`, `rdkafka`, clients of AMQP 1.0) bring runtimes, threads and batches, whose waits
+//! would be measured as the broker's latency.
 
 mod amqp091;
 mod amqp1;

@@ -1,4 +1,5 @@
-//! Notifications to the service manager: systemd's protocol (`sd_notify(3)`), one datagram for each change.
+//! Notifications to the service manager: systemd's protocol (`sd_notify(3)`), one datagram for each change. That is too
+//! little for a library.
 //!
 //! A process without a service manager finds no address in its environment, and sends nothing.
 

@@ -1,4 +1,5 @@
-//! The client's side of WebSocket (RFC 6455), as far as MQTT needs it: binary frames both ways, no extensions.
+//! The client's side of WebSocket (RFC 6455), as far as MQTT needs it: binary frames both ways, no extensions. It is
+//! without I/O, as the client is; `tungstenite` reads and writes a stream.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

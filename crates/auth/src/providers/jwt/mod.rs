@@ -1,4 +1,7 @@
 //! Signed tokens (RFC 7519) as passwords.
+//!
+//! `ring` verifies signatures. A library for tokens would add little: key sets that change, limits of sizes and the rules
+//! of claims are this provider's.
 
 mod algorithm;
 mod claims;
