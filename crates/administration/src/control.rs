@@ -129,7 +129,7 @@ impl BrokerStatus {
     /// Why a part of the broker gives no answer that is there in a broker that runs.
     fn no_answer(&self) -> ControlError {
         match self.phase() {
-            Phase::Starting => ControlError::Starting(self.hindrance()),
+            Phase::Starting => ControlError::Starting(self.block_reason()),
             Phase::Ready | Phase::Stopping => Unavailable.into(),
         }
     }

@@ -13,7 +13,7 @@ use tidegate_node::NodeHandle;
 /// A part of a broker, as far as its status is concerned.
 pub trait Part: Send + Sync + 'static {
     /// Why the broker is not ready because of this part, in one line. Never waits.
-    fn hindrance(&self) -> Option<String> {
+    fn block_reason(&self) -> Option<String> {
         None
     }
 
@@ -163,8 +163,8 @@ impl Parts {
     }
 
     /// Why the broker is not ready because of a part.
-    pub(crate) fn hindrance(&self) -> Option<String> {
-        self.all().iter().find_map(|part| part.hindrance())
+    pub(crate) fn block_reason(&self) -> Option<String> {
+        self.all().iter().find_map(|part| part.block_reason())
     }
 
     /// Adds the numbers of all parts.
@@ -182,7 +182,7 @@ mod tests {
     struct Named(Option<&'static str>);
 
     impl Part for Named {
-        fn hindrance(&self) -> Option<String> {
+        fn block_reason(&self) -> Option<String> {
             self.0.map(str::to_owned)
         }
 
@@ -192,10 +192,10 @@ mod tests {
     #[test]
     fn the_reason_of_the_last_part_is_reported() {
         let parts = Parts::default();
-        assert_eq!(parts.hindrance(), None);
+        assert_eq!(parts.block_reason(), None);
         for why in [Some("the mirror"), Some("the cluster"), None] {
             parts.register(Arc::new(Named(why)));
         }
-        assert_eq!(parts.hindrance().as_deref(), Some("the cluster"));
+        assert_eq!(parts.block_reason().as_deref(), Some("the cluster"));
     }
 }

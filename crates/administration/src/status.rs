@@ -7,9 +7,9 @@ use std::time::{Instant, SystemTime};
 use tidegate_bus::{Address, Bus};
 use tidegate_config::Config;
 use tidegate_console::{
-    AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantMeter, TenantNumbers, Unavailable,
+    AdmissionStatus, Phase, QuicCounters, Shell, Status, StatusSource, TenantMeter, TenantNumbers, Unavailable,
 };
-use tidegate_engine::{Counters, Gauges, TenantId, Usage};
+use tidegate_engine::{TenantId, Usage};
 use tidegate_identity::access::Tenancy;
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
@@ -154,30 +154,6 @@ impl BrokerStatus {
         self.phase.store(STOPPING, Ordering::Release);
     }
 
-    fn without_numbers(&self) -> Status {
-        Status {
-            started: self.started,
-            version: self.version,
-            shell: Shell::default(),
-            admission: AdmissionStatus::default(),
-            logins: Logins::default(),
-            cluster: None,
-            core: None,
-            store: None,
-            fleet: Vec::new(),
-            tenants: Vec::new(),
-            meters: Vec::new(),
-            bridges: Vec::new(),
-            pipelines: Vec::new(),
-            http: None,
-            coap: None,
-            counters: Counters::default(),
-            gauges: Gauges::default(),
-            slow_sessions: 0,
-            shards: 0,
-        }
-    }
-
     /// The brokers of an orchestrator that answers.
     fn fleet_brokers(&self) -> Vec<tidegate_admin::BrokerStatus> {
         let fleet = self.parts.fleet().and_then(|_| self.node.get()?.fleet().report().ok());
@@ -194,12 +170,12 @@ impl StatusSource for BrokerStatus {
         }
     }
 
-    fn hindrance(&self) -> Option<String> {
+    fn block_reason(&self) -> Option<String> {
         if tidegate_panics::is_ending() {
             return Some("a thread has panicked, and the process ends".to_owned());
         }
-        if let Some(hindrance) = self.parts.services().and_then(|services| services.hindrance()) {
-            return Some(hindrance);
+        if let Some(block_reason) = self.parts.services().and_then(|services| services.block_reason()) {
+            return Some(block_reason);
         }
         if self.phase() == Phase::Starting {
             let pipelines = || self.parts.pipelines().and_then(|pipelines| pipelines.start_waits_for());
@@ -209,11 +185,11 @@ impl StatusSource for BrokerStatus {
         if self.drain.is_running() {
             return Some("its clients are sent elsewhere".to_owned());
         }
-        self.parts.hindrance()
+        self.parts.block_reason()
     }
 
     fn status(&self) -> Result<Status, Unavailable> {
-        let mut status = self.without_numbers();
+        let mut status = Status::new(self.started, self.version);
         if let Some(services) = self.parts.services() {
             services.add_to(&mut status);
             return Ok(status);

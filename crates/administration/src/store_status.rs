@@ -27,9 +27,9 @@ impl StorePart {
 }
 
 impl Part for StorePart {
-    fn hindrance(&self) -> Option<String> {
+    fn block_reason(&self) -> Option<String> {
         let waits_for_disk = || (!(self.waits_for_bus)()).then(|| self.status.waits_for_disk());
-        hindrance(&self.status).or_else(|| standstill(waits_for_disk()?))
+        block_reason(&self.status).or_else(|| standstill(waits_for_disk()?))
     }
 
     fn add_to(&self, status: &mut tidegate_console::Status) {
@@ -73,7 +73,7 @@ fn condition(store: &Status) -> StoreCondition {
 }
 
 /// Why it takes nothing more, in one line; `None` when it does.
-fn hindrance(store: &Status) -> Option<String> {
+fn block_reason(store: &Status) -> Option<String> {
     let (used, free, pending) = (store.store_bytes(), store.free_bytes(), store.pending_bytes());
     let sizes = format!("{used} bytes in use, {free} bytes free on its disk, {pending} bytes wait to be written");
     match store.state() {
@@ -126,7 +126,7 @@ mod tests {
         let disk = SimulatedDisk::new(3);
         let mut store = opened(&disk, 0).stepped(Box::new(|_: u16, _: u64| {}));
         let status = store.status();
-        assert_eq!((numbers(&status).condition, hindrance(&status)), (StoreCondition::Ok, None));
+        assert_eq!((numbers(&status).condition, block_reason(&status)), (StoreCondition::Ok, None));
         let mut batch = Vec::new();
         operation::put(&mut batch, b"k", b"v").unwrap();
         store.submit(0, 1, batch.clone()).unwrap();
@@ -138,16 +138,16 @@ mod tests {
         store.submit(0, 2, batch).unwrap();
         store.step();
         assert_eq!(numbers(&status).condition, StoreCondition::Failing);
-        let why = hindrance(&status).unwrap();
+        let why = block_reason(&status).unwrap();
         assert!(why.starts_with("the store cannot write: ") && why.contains("bytes in use"), "{why}");
         disk.heal();
         while store.step() {}
-        assert_eq!((numbers(&status).condition, hindrance(&status)), (StoreCondition::Ok, None));
+        assert_eq!((numbers(&status).condition, block_reason(&status)), (StoreCondition::Ok, None));
         assert!(numbers(&status).failures > 0);
     }
 
     #[test]
-    fn a_disk_that_stands_still_is_a_hindrance() {
+    fn a_disk_that_stands_still_blocks_readiness() {
         assert_eq!(standstill(Duration::ZERO), None);
         assert_eq!(standstill(MAX_DISK_WAIT), None, "a slow disk");
         let why = standstill(MAX_DISK_WAIT * 2).unwrap();
@@ -161,7 +161,7 @@ mod tests {
         let store = opened(&disk, 128 << 20);
         let status = store.status();
         assert_eq!(numbers(&status).condition, StoreCondition::Full);
-        let why = hindrance(&status).unwrap();
+        let why = block_reason(&status).unwrap();
         assert!(why.contains("fewer than store.min_free (134217728) are free"), "{why}");
     }
 }

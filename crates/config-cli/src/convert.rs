@@ -156,7 +156,7 @@ struct NamedFiles {
 }
 
 /// Why a file is not checked; `None` if it can be.
-fn hindrance(file: &Path) -> Option<&'static str> {
+fn block_reason(file: &Path) -> Option<&'static str> {
     let found = fs::metadata(file).and_then(|found| {
         // Opening a FIFO waits for its writer.
         if found.is_file() {
@@ -167,12 +167,12 @@ fn hindrance(file: &Path) -> Option<&'static str> {
     match found {
         Ok(true) => Some("is a FIFO, so it is not checked"),
         Ok(false) => None,
-        Err(error) => hindrance_of(error.kind()),
+        Err(error) => reason_of(error.kind()),
     }
 }
 
 /// Why a file with this error is not checked; `None` for an error that the check reports.
-fn hindrance_of(error: io::ErrorKind) -> Option<&'static str> {
+fn reason_of(error: io::ErrorKind) -> Option<&'static str> {
     match error {
         io::ErrorKind::NotFound => Some("is not here"),
         io::ErrorKind::PermissionDenied => Some("cannot be read by this user, so it is not checked"),
@@ -183,7 +183,7 @@ fn hindrance_of(error: io::ErrorKind) -> Option<&'static str> {
 impl NamedFiles {
     /// Whether all of them can be checked; the others are noted.
     fn are_checkable<'f>(&mut self, files: impl IntoIterator<Item = &'f (impl AsRef<Path> + ?Sized + 'f)>) -> bool {
-        let unchecked = |file: &Path| hindrance(file).map(|why| (file.to_owned(), why));
+        let unchecked = |file: &Path| block_reason(file).map(|why| (file.to_owned(), why));
         let unchecked: Vec<_> = files.into_iter().filter_map(|file| unchecked(file.as_ref())).collect();
         let all = unchecked.is_empty();
         self.unchecked.extend(unchecked);
@@ -385,10 +385,10 @@ mod tests {
 
     #[test]
     fn unreadable_files_are_named_and_not_checked() {
-        assert_eq!(hindrance_of(io::ErrorKind::NotFound), Some("is not here"));
-        assert!(hindrance_of(io::ErrorKind::PermissionDenied).is_some_and(|why| why.contains("by this user")));
-        assert_eq!(hindrance_of(io::ErrorKind::NotADirectory), None, "the check reports it");
-        assert_eq!(hindrance(Path::new("/dev/null")), None);
-        assert_eq!(hindrance(Path::new("/")), None, "the check reports that it is no file");
+        assert_eq!(reason_of(io::ErrorKind::NotFound), Some("is not here"));
+        assert!(reason_of(io::ErrorKind::PermissionDenied).is_some_and(|why| why.contains("by this user")));
+        assert_eq!(reason_of(io::ErrorKind::NotADirectory), None, "the check reports it");
+        assert_eq!(block_reason(Path::new("/dev/null")), None);
+        assert_eq!(block_reason(Path::new("/")), None, "the check reports that it is no file");
     }
 }

@@ -97,12 +97,12 @@ async fn health() -> Response {
 
 async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
     match source.phase() {
-        Phase::Ready => match source.hindrance() {
+        Phase::Ready => match source.block_reason() {
             None => text(StatusCode::OK, TEXT, "ready\n"),
             Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
         },
         Phase::Starting => {
-            let why = source.hindrance().map_or_else(String::new, |why| format!(": {why}"));
+            let why = source.block_reason().map_or_else(String::new, |why| format!(": {why}"));
             text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("starting{why}\n"))
         }
         Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n"),

@@ -448,6 +448,33 @@ pub struct Status {
     pub version: &'static str,
 }
 
+impl Status {
+    /// A broker without numbers.
+    pub fn new(started: SystemTime, version: &'static str) -> Self {
+        Self {
+            counters: Counters::default(),
+            gauges: Gauges::default(),
+            slow_sessions: 0,
+            shell: Shell::default(),
+            admission: AdmissionStatus::default(),
+            logins: Logins::default(),
+            cluster: None,
+            core: None,
+            store: None,
+            fleet: Vec::new(),
+            tenants: Vec::new(),
+            meters: Vec::new(),
+            bridges: Vec::new(),
+            pipelines: Vec::new(),
+            http: None,
+            coap: None,
+            shards: 0,
+            started,
+            version,
+        }
+    }
+}
+
 /// The shards did not answer in time, or not at all any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the broker did not answer in time")]
@@ -459,7 +486,7 @@ pub trait StatusSource: Send + Sync + 'static {
     fn phase(&self) -> Phase;
 
     /// Why clients are better sent elsewhere although the broker is in [`Phase::Ready`], in one line. Never waits.
-    fn hindrance(&self) -> Option<String> {
+    fn block_reason(&self) -> Option<String> {
         None
     }
 

@@ -144,15 +144,15 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
 struct MirrorPart(Arc<MirrorDisk>);
 
 impl Part for MirrorPart {
-    fn hindrance(&self) -> Option<String> {
-        hindrance(self.0.status())
+    fn block_reason(&self) -> Option<String> {
+        block_reason(self.0.status())
     }
 
     fn add_to(&self, _: &mut Status) {}
 }
 
 /// Why nothing that has to be kept is acknowledged at the moment, in one line; `None` when it is.
-fn hindrance(status: MirrorStatus) -> Option<String> {
+fn block_reason(status: MirrorStatus) -> Option<String> {
     let MirrorStatus { waiting, is_interrupted, stalled, .. } = status;
     let stands_still = stalled > MAX_STALL;
     (is_interrupted || stands_still).then(|| {
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn a_bus_that_confirms_nothing_makes_a_broker_not_ready() {
         let status = MirrorStatus::default();
-        assert_eq!(hindrance(status), None);
-        assert_eq!(hindrance(MirrorStatus { waiting: 9, stalled: MAX_STALL, ..status }), None, "a slow bus");
+        assert_eq!(block_reason(status), None);
+        assert_eq!(block_reason(MirrorStatus { waiting: 9, stalled: MAX_STALL, ..status }), None, "a slow bus");
         let stalled = MirrorStatus { waiting: 9, stalled: MAX_STALL * 2, ..status };
-        assert!(hindrance(stalled).is_some_and(|why| why.contains("4000 ms, and 9 records")));
-        assert!(hindrance(MirrorStatus { is_interrupted: true, ..status }).is_some());
+        assert!(block_reason(stalled).is_some_and(|why| why.contains("4000 ms, and 9 records")));
+        assert!(block_reason(MirrorStatus { is_interrupted: true, ..status }).is_some());
     }
 }

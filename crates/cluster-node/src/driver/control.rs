@@ -56,7 +56,7 @@ pub(super) struct Control {
     followed: u64,
     adverts: BTreeMap<String, Advert>,
     own: Advert,
-    /// What others have of it; `None` while it is on its way, or unknown.
+    /// The version that others have; `None` while it is on its way, or unknown.
     stored: Option<Advert>,
     storing: Option<Advert>,
     tables: Following,
@@ -356,7 +356,7 @@ impl Control {
         meant.is_some() && meant == self.own.after.as_ref() && meant != Some(&self.own.life)
     }
 
-    /// What dead nodes had is served from now on, and they need not keep it.
+    /// The partitions of dead nodes are served from now on, and these nodes need not keep them.
     fn note_restored(&mut self, life: u64, partitions: BTreeMap<u16, u64>) {
         if life != self.own.life {
             return;

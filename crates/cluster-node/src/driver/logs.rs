@@ -118,12 +118,12 @@ fn make(
         let begun = missing.into_iter().map(|spec| (begin(|done| create(spec.clone(), done)), spec));
         let begun: Vec<_> = begun.collect();
         missing = Vec::new();
-        let mut hindrance = None;
+        let mut block_reason = None;
         for (outcome, spec) in begun {
             match wait_for(outcome, stop)? {
                 Ok(()) => {}
                 Err(error @ (BusError::Away { .. } | BusError::Unconfirmed { .. })) => {
-                    hindrance = Some(error);
+                    block_reason = Some(error);
                     missing.push(spec);
                 }
                 Err(error) => {
@@ -132,7 +132,7 @@ fn make(
                 }
             }
         }
-        if let Some(error) = hindrance {
+        if let Some(error) = block_reason {
             tracing::warn!(bus = %address, %error, "the node is waiting for its bus");
         }
     }

@@ -296,13 +296,13 @@ impl ClusterNode {
     /// all partitions have their homes. Returns whether that is so; not when the process gets a signal to stop.
     pub fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
         let mut told = Instant::now();
-        while let Some(hindrance) = self.shared.hindrance() {
+        while let Some(block_reason) = self.shared.block_reason() {
             if signals.stop_is_asked() {
                 return false;
             }
             if told.elapsed() > STILL_WAITING {
                 told = Instant::now();
-                tracing::warn!(why = hindrance, "clients are refused until the node is ready");
+                tracing::warn!(why = block_reason, "clients are refused until the node is ready");
             }
             pause(LEAVE_PAUSE);
         }

@@ -121,7 +121,7 @@ mod tests {
         let table = table_of(&["a", "b"]);
         assert_eq!(no_home_in_reach("c", false, &table, &["b"]), None, "clients of b are served");
         assert_eq!(no_home_in_reach("a", true, &table, &[]), None, "node a has partitions");
-        assert_eq!(no_home_in_reach("a", false, &table_of(&["a"]), &[]), None, "another hindrance says this");
+        assert_eq!(no_home_in_reach("a", false, &table_of(&["a"]), &[]), None, "another block reason says this");
         assert_eq!(no_home_in_reach("c", false, &Table::default(), &[]), None, "so it does here");
     }
 }

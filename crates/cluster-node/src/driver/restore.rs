@@ -90,7 +90,7 @@ pub(super) struct Inherited {
 const DEAD_TRANSFERS: u64 = 1 << 63;
 
 /// Why a task is not done.
-pub(super) enum Hindrance {
+pub(super) enum BlockReason {
     /// It may work later.
     Passing(String),
     /// The bus refuses, or the owner of a log changes it, which may pass.
@@ -99,7 +99,7 @@ pub(super) enum Hindrance {
     Lasting(String),
 }
 
-impl From<MirrorError> for Hindrance {
+impl From<MirrorError> for BlockReason {
     fn from(error: MirrorError) -> Self {
         let text = error.to_string();
         match error {
@@ -180,14 +180,14 @@ impl Restorer {
     }
 
     /// Carries out a task. `own` is this node's own memory of its partitions.
-    pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, Hindrance> {
+    pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, BlockReason> {
         let mut restored = Restored::default();
         match self.restore_all(task, own, &mut restored) {
             Ok(()) => Ok(restored),
-            Err(hindrance) => {
+            Err(block_reason) => {
                 let begun: Vec<u64> = restored.transfers.iter().map(|inherited| inherited.transfer).collect();
                 self.end_transfers(&begun);
-                Err(hindrance)
+                Err(block_reason)
             }
         }
     }
@@ -202,7 +202,7 @@ impl Restorer {
         }
     }
 
-    fn restore_all(&self, task: &Task, own: &Memory, restored: &mut Restored) -> Result<(), Hindrance> {
+    fn restore_all(&self, task: &Task, own: &Memory, restored: &mut Restored) -> Result<(), BlockReason> {
         let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
         for (at, node) in task.nodes.iter().enumerate() {
             if missing.is_empty() {
@@ -219,8 +219,10 @@ impl Restorer {
             }
             let place = match self.fetch(node, task.fence_of(node)) {
                 Ok(place) => place,
-                Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
-                Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                Err(BlockReason::Refused(why)) if task.began.elapsed() < REFUSALS => {
+                    return Err(BlockReason::Passing(why));
+                }
+                Err(BlockReason::Lasting(why) | BlockReason::Refused(why)) => {
                     tracing::error!(node, why, "cannot fetch the store of a dead node");
                     continue;
                 }
@@ -234,22 +236,22 @@ impl Restorer {
         Ok(())
     }
 
-    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<FetchedStore, Hindrance> {
-        let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
+    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<FetchedStore, BlockReason> {
+        let log = log_of(node).map_err(|error| BlockReason::Lasting(error.to_string()))?;
         if self.is_among_others {
-            let not_ours = |error| Hindrance::Passing(format!("{}: {error}", self.scratch.display()));
+            let not_ours = |error| BlockReason::Passing(format!("{}: {error}", self.scratch.display()));
             make_private(&self.scratch).map_err(not_ours)?;
         }
         let directory = self.scratch.join(node);
         remove(&directory);
-        let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(error.to_string());
+        let lasting = |error: &dyn std::fmt::Display| BlockReason::Lasting(error.to_string());
         let open = || {
             let report = fetch(&self.bus, &log, &directory, fence)?;
             tracing::info!(node, records = report.records, bytes = report.bytes, "fetching the store of a dead node");
             let memory = MemoryFile::of(directory.to_str(), None)
                 .load()
-                .map_err(|error| Hindrance::Lasting(error.to_string()))?;
-            let disk = RealDisk::create(&directory).map_err(|error| Hindrance::Passing(error.to_string()))?;
+                .map_err(|error| BlockReason::Lasting(error.to_string()))?;
+            let disk = RealDisk::create(&directory).map_err(|error| BlockReason::Passing(error.to_string()))?;
             // No process needs these files after this one.
             let durability = Durability::Relaxed { window: Duration::from_secs(60) };
             let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
@@ -267,11 +269,11 @@ impl Restorer {
         place: &FetchedStore,
         (partitions, together): (&[u16], &BTreeSet<u16>),
         restored: &mut Restored,
-    ) -> Result<(), Hindrance> {
+    ) -> Result<(), BlockReason> {
         if partitions.is_empty() {
             return Ok(());
         }
-        let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
+        let lasting = |error: &dyn std::fmt::Display| BlockReason::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
         let StoreImages { partitions: images, broker_links, had: messages } =
             images.map_err(|error| lasting(&error))?;
@@ -406,8 +408,8 @@ mod tests {
     #[test]
     fn a_log_that_changes_while_it_is_read_is_read_again() {
         let log = || log_of("a").unwrap();
-        assert!(matches!(MirrorError::Changing { log: log() }.into(), Hindrance::Refused(_)));
-        assert!(matches!(MirrorError::Unfinished { log: log() }.into(), Hindrance::Lasting(_)));
+        assert!(matches!(MirrorError::Changing { log: log() }.into(), BlockReason::Refused(_)));
+        assert!(matches!(MirrorError::Unfinished { log: log() }.into(), BlockReason::Lasting(_)));
     }
 
     #[test]

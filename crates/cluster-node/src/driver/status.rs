@@ -23,7 +23,7 @@ use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::NodeHandle;
 
-/// What the thread that speaks to the bus knows.
+/// The knowledge of the thread that speaks to the bus.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(super) struct Standpoint {
@@ -44,7 +44,7 @@ pub(super) struct Standpoint {
     pub(super) unmeasured: Vec<String>,
 }
 
-/// What shards follow.
+/// The table that shards follow.
 #[derive(Clone, Copy, Debug, Default)]
 struct InForce {
     life: u64,
@@ -102,7 +102,7 @@ pub(super) struct Shared {
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
     pub(super) receiving: SharedReceiving,
-    /// What other members pass on of the brokers of dead orchestrators.
+    /// Messages of the brokers of dead orchestrators, which other members pass on.
     pub(super) inheriting: Inheriting,
     pub(super) moves_to_here: MovesToHere,
     pub(super) inquiries: Inquiries,
@@ -281,12 +281,13 @@ impl Shared {
     /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served
     /// somewhere; later on it stays ready while some move, or are taken over from a node that died, since the clients
     /// of all others are served.
-    pub(super) fn hindrance(&self) -> Option<String> {
-        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance()).or_else(|| self.reach_hindrance());
+    pub(super) fn block_reason(&self) -> Option<String> {
+        let block_reason =
+            self.own_block_reason().or_else(|| self.link_block_reason()).or_else(|| self.reach_block_reason());
         let unsettled = || (!self.was_ready.load(Ordering::Relaxed)).then(|| self.unsettled()).flatten();
-        let hindrance = hindrance.or_else(unsettled);
-        self.was_ready.fetch_or(hindrance.is_none(), Ordering::Relaxed);
-        hindrance
+        let block_reason = block_reason.or_else(unsettled);
+        self.was_ready.fetch_or(block_reason.is_none(), Ordering::Relaxed);
+        block_reason
     }
 
     fn unsettled(&self) -> Option<String> {
@@ -302,7 +303,7 @@ impl Shared {
         })
     }
 
-    fn own_hindrance(&self) -> Option<String> {
+    fn own_block_reason(&self) -> Option<String> {
         let state = self.state();
         if !state.standpoint.bus && !state.has_lease() {
             return Some("it is no member of its cluster, whose bus is away".to_owned());
@@ -325,7 +326,7 @@ pub(super) fn describe(difference: &PartitionDifference) -> String {
     )
 }
 
-/// What answers for a node of a cluster.
+/// Answers for a node of a cluster.
 #[derive(Clone)]
 pub struct ClusterApi(pub(super) Arc<Shared>);
 
@@ -378,8 +379,8 @@ impl ClusterApi {
 }
 
 impl Part for ClusterApi {
-    fn hindrance(&self) -> Option<String> {
-        self.0.hindrance()
+    fn block_reason(&self) -> Option<String> {
+        self.0.block_reason()
     }
 
     fn add_to(&self, status: &mut Status) {

@@ -31,7 +31,7 @@ use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
 use super::pause;
-use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
+use super::restore::{BlockReason, Restored, Restorer, Task, Wanted};
 use super::sets::set_of;
 use super::status::Shared;
 use super::view::TableView;
@@ -225,12 +225,12 @@ impl Worker {
         let own = self.saved.clone().unwrap_or_default();
         let restored = match self.restorer.restore(&task, &own) {
             Ok(restored) => restored,
-            Err(Hindrance::Passing(why)) => {
+            Err(BlockReason::Passing(why)) => {
                 tracing::warn!(why, "the partitions of a dead node have not arrived; retrying");
                 task.due = Instant::now() + RESTORE_PAUSE;
                 return self.tasks.push_back(task);
             }
-            Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+            Err(BlockReason::Lasting(why) | BlockReason::Refused(why)) => {
                 tracing::error!(why, "cannot import the partitions of a dead node");
                 self.forget(Restorer::set(&task));
                 self.note_adopted_brokers();
@@ -371,11 +371,11 @@ impl Worker {
 
     /// Logs a failure. A process whose place was taken is about to end for that, and says so:
     /// one error is enough.
-    fn complain(&self, error: &dyn Error, what: &'static str) {
+    fn complain(&self, error: &dyn Error, consequence: &'static str) {
         if self.memory.is_another_s() {
-            tracing::debug!(%error, "{what}");
+            tracing::debug!(%error, "{consequence}");
         } else {
-            tracing::error!(%error, "{what}");
+            tracing::error!(%error, "{consequence}");
         }
     }
 

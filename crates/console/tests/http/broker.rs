@@ -12,14 +12,14 @@ use tidegate_admin::{
     StoryEvent, Subject, TenantUsage, UnbanRequest, WhyRequest,
 };
 use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Members, reason_entry};
-use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
+use tidegate_console::{AdmissionStatus, Phase, Status, StatusSource, StoreNumbers, Unavailable};
 use tidegate_engine::{Counters, Gauges, Reason};
 
 /// A broker that is whatever a test says.
 #[derive(Default)]
 pub(crate) struct Broker {
     pub(crate) phase: AtomicU8,
-    pub(crate) hindrance: Mutex<Option<String>>,
+    pub(crate) block_reason: Mutex<Option<String>>,
     pub(crate) bans: Mutex<Vec<BanEntry>>,
     /// Names and addresses, and other arguments.
     pub(crate) fleet: Mutex<Vec<(String, String)>>,
@@ -70,18 +70,13 @@ pub(crate) fn status() -> Status {
         loop_lag_ms: 1500,
         ..AdmissionStatus::default()
     };
-    let (shell, logins, started) = (Shell::default(), Logins::default(), SystemTime::UNIX_EPOCH);
     let store = Some(StoreNumbers { syncs: 6, ..StoreNumbers::default() });
     let fleet = vec![broker_of_fleet(&("b-1".to_owned(), "mqtt://127.0.0.1:1".to_owned()))];
     Status {
         counters,
         gauges,
         slow_sessions: 6,
-        shell,
-        logins,
         admission,
-        cluster: None,
-        core: None,
         store,
         fleet,
         meters: vec![tidegate_console::TenantMeter {
@@ -143,8 +138,7 @@ pub(crate) fn status() -> Status {
             sessions: 5,
         }),
         shards: 4,
-        started,
-        version: "1.2.3",
+        ..Status::new(SystemTime::UNIX_EPOCH, "1.2.3")
     }
 }
 
@@ -157,8 +151,8 @@ impl StatusSource for Broker {
         }
     }
 
-    fn hindrance(&self) -> Option<String> {
-        self.hindrance.lock().unwrap().clone()
+    fn block_reason(&self) -> Option<String> {
+        self.block_reason.lock().unwrap().clone()
     }
 
     fn status(&self) -> Result<Status, Unavailable> {

@@ -72,13 +72,13 @@ fn readiness_follows_the_broker_and_health_does_not() {
         assert!(answer.ends_with(&format!("{word}\n")), "{answer}");
         assert_eq!(code(&fixture.get("/healthz")), "200");
     }
-    *fixture.broker.hindrance.lock().unwrap() = Some("the disk is full".to_owned());
+    *fixture.broker.block_reason.lock().unwrap() = Some("the disk is full".to_owned());
     fixture.broker.phase.store(0, Ordering::Relaxed);
     assert!(fixture.get("/readyz").ends_with("\r\n\r\nstarting: the disk is full\n"), "the reason of the wait");
     fixture.broker.phase.store(READY, Ordering::Relaxed);
     let answer = fixture.get("/readyz");
     assert!(code(&answer) == "503" && answer.ends_with("\r\n\r\nthe disk is full\n"), "{answer}");
-    *fixture.broker.hindrance.lock().unwrap() = None;
+    *fixture.broker.block_reason.lock().unwrap() = None;
     assert_eq!(code(&fixture.get("/readyz")), "200");
     fixture.running.stop();
 }

@@ -6,7 +6,7 @@ use tidegate_bus::BusError;
 
 /// The outcome for a message, a context or an advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DeliveryOutcome {
     /// The bus has it, or it needs nothing more.
     Done,
     /// The bus does not have it. It may be sent again.
@@ -15,48 +15,48 @@ pub enum Fate {
     Never,
 }
 
-type Tell = Box<dyn FnOnce(Fate) + Send>;
+type Tell = Box<dyn FnOnce(DeliveryOutcome) + Send>;
 
 /// Tells the outcome for a message, a context or an advertisement once. If all its copies are dropped before, it tells
-/// [`Fate::Later`].
+/// [`DeliveryOutcome::Later`].
 #[derive(Clone)]
 pub struct Answer(Arc<Untold>);
 
 struct Untold(Mutex<Option<Tell>>);
 
 impl Untold {
-    fn tell(&self, fate: Fate) {
+    fn tell(&self, outcome: DeliveryOutcome) {
         let tell = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(tell) = tell {
-            tell(fate);
+            tell(outcome);
         }
     }
 }
 
 impl Drop for Untold {
     fn drop(&mut self) {
-        self.tell(Fate::Later);
+        self.tell(DeliveryOutcome::Later);
     }
 }
 
 impl Answer {
     /// Calls `tell` once.
-    pub fn new(tell: impl FnOnce(Fate) + Send + 'static) -> Self {
+    pub fn new(tell: impl FnOnce(DeliveryOutcome) + Send + 'static) -> Self {
         Self(Arc::new(Untold(Mutex::new(Some(Box::new(tell))))))
     }
 
     /// The bus has it, or it needs nothing more.
     pub fn done(self) {
-        self.0.tell(Fate::Done);
+        self.0.tell(DeliveryOutcome::Done);
     }
 
     /// The bus has refused it.
     pub fn refuse(self, error: &BusError) {
-        self.0.tell(if error.is_for_good() { Fate::Never } else { Fate::Later });
+        self.0.tell(if error.is_for_good() { DeliveryOutcome::Never } else { DeliveryOutcome::Later });
     }
 
-    pub(crate) fn tell(self, fate: Fate) {
-        self.0.tell(fate);
+    pub(crate) fn tell(self, outcome: DeliveryOutcome) {
+        self.0.tell(outcome);
     }
 }
 

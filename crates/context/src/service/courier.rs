@@ -9,7 +9,7 @@ use tidegate_bus::{
     Append, Bounds, Bus, BusError, Done, LogName, LogPartition, Membership, Partition, Position, Reader, Record, Tally,
 };
 
-use super::answer::{Answer, Fate};
+use super::answer::{Answer, DeliveryOutcome};
 use super::complaints::Complaints;
 use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
 use crate::messages::Payload;
@@ -186,11 +186,11 @@ impl Courier {
     pub(crate) fn keep_context(&self, node: &str, context: Vec<u8>, answer: Answer) {
         let (contexts, turn) = (Arc::clone(&self.contexts), self.contexts.turn());
         let (whose, copy) = (node.to_owned(), context.clone());
-        let remember = Answer::new(move |fate| {
-            if fate == Fate::Done {
+        let remember = Answer::new(move |outcome| {
+            if outcome == DeliveryOutcome::Done {
                 contexts.put(turn, &whose, &copy);
             }
-            answer.tell(fate);
+            answer.tell(outcome);
         });
         self.keep(Topic::ContextReport, node, node, context, remember);
     }
@@ -404,10 +404,10 @@ mod tests {
             courier.keep(Topic::ContextReport, "node", "node", b"{}".to_vec(), tell);
             answer.recv().unwrap()
         };
-        assert_eq!(said(), Fate::Later, "there is no such log yet");
+        assert_eq!(said(), DeliveryOutcome::Later, "there is no such log yet");
         assert_eq!(courier.counters().figures().left_out_not_stored, 1);
         courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
-        assert_eq!(said(), Fate::Done);
+        assert_eq!(said(), DeliveryOutcome::Done);
         assert_eq!(courier.counters().figures().left_out_not_stored, 1);
     }
 
@@ -416,9 +416,9 @@ mod tests {
         let courier = courier();
         courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
         let (sender, answer) = sync_channel(1);
-        let tell = Answer::new(move |fate| sender.send(fate).unwrap());
+        let tell = Answer::new(move |outcome| sender.send(outcome).unwrap());
         courier.keep_context("node", vec![b' '; 2_000_000], tell);
-        assert_eq!(answer.recv(), Ok(Fate::Never));
+        assert_eq!(answer.recv(), Ok(DeliveryOutcome::Never));
         assert!(answer.recv().is_err(), "it answers once");
     }
 
@@ -437,7 +437,7 @@ mod tests {
             let node = format!("n{}", number % 7);
             let (sender, answer) = sync_channel(1);
             courier.keep_context(&node, context.clone(), Answer::new(move |done| sender.send(done).unwrap()));
-            if answer.recv().unwrap() == Fate::Done {
+            if answer.recv().unwrap() == DeliveryOutcome::Done {
                 acknowledged.insert(node, context);
             } else {
                 refused += 1;

@@ -10,21 +10,21 @@ use tidegate_bus::BusError;
 pub enum Stage {
     /// It has yet to reach the bus, to find or make its logs there, to take its place beside others, or to read earlier
     /// records.
-    Begins(Option<Hindrance>),
+    Begins(Option<BlockReason>),
     /// It works, or stands by for others that do.
     Stands,
 }
 
 /// The obstacle of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hindrance {
+pub struct BlockReason {
     /// In words for people.
     pub why: String,
     /// Whether trying again may help, without anybody changing something.
     pub passes: bool,
 }
 
-impl From<&BusError> for Hindrance {
+impl From<&BusError> for BlockReason {
     fn from(error: &BusError) -> Self {
         let passes = matches!(
             error,
@@ -87,7 +87,7 @@ impl Course {
 
     /// Something is in the way; it is tried again.
     pub(crate) fn is_hindered(&self, error: &BusError) {
-        *self.watch.here() = Stage::Begins(Some(Hindrance::from(error)));
+        *self.watch.here() = Stage::Begins(Some(BlockReason::from(error)));
     }
 
     /// Its thread has ended. If that was not requested, it reports that nothing of the service is left.
@@ -100,7 +100,7 @@ impl Course {
             "a service of the core ended unexpectedly; restart the process"
         );
         let why = "the service ended unexpectedly; restart the process".to_owned();
-        *self.watch.here() = Stage::Begins(Some(Hindrance { why, passes: false }));
+        *self.watch.here() = Stage::Begins(Some(BlockReason { why, passes: false }));
     }
 
     /// It works or stands by now, or does not (any more).
@@ -125,9 +125,9 @@ mod tests {
         assert_eq!((watch.service(), watch.stage()), ("groups", Stage::Begins(None)));
         course.is_hindered(&BusError::Mismatch { log: "x".to_owned(), difference: "number of partitions" });
         course.stands(false);
-        assert!(matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: false, .. }))));
+        assert!(matches!(watch.stage(), Stage::Begins(Some(BlockReason { passes: false, .. }))));
         course.is_hindered(&BusError::Away { waited: std::time::Duration::ZERO, reason: String::new() });
-        assert!(matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: true, .. }))));
+        assert!(matches!(watch.stage(), Stage::Begins(Some(BlockReason { passes: true, .. }))));
         course.stands(true);
         assert_eq!(watch.stage(), Stage::Stands);
         course.stands(false);
@@ -135,7 +135,7 @@ mod tests {
         course.stands(true);
         course.has_ended();
         assert!(
-            matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: false, .. }))),
+            matches!(watch.stage(), Stage::Begins(Some(BlockReason { passes: false, .. }))),
             "no owner has asked it to"
         );
     }

@@ -22,14 +22,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use answer::{Answer, ClientAdvertisement, Fate, NodeContext};
+pub use answer::{Answer, ClientAdvertisement, DeliveryOutcome, NodeContext};
 pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Sharing, start_applications};
 pub use bell::Bell;
 pub(crate) use contexts::KnownContexts;
 pub use counters::{CoreCounters, CoreFigures};
 pub use courier::Courier;
 pub(crate) use course::Course;
-pub use course::{Hindrance, Stage, Watch};
+pub use course::{BlockReason, Stage, Watch};
 pub use definer::{DefinerSettings, start_definer};
 pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, start_gateway};
 pub use left_out::LeftOut;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_context::groups::MembershipChange;
-use tidegate_context::service::{Answer, Bell, ClientAdvertisement, Fate, Host, HostLoad, HostNode, NodeContext};
+use tidegate_context::service::{
+    Answer, Bell, ClientAdvertisement, DeliveryOutcome, Host, HostLoad, HostNode, NodeContext,
+};
 use tidegate_context::{ContextTopics, Said, level_of};
 use tidegate_engine::{InnerPublication, MembershipOutcome, Millis, TenantId};
 use tidegate_mqtt::{PublishProperties, QoS};
@@ -24,10 +26,10 @@ const SORTED_AT_ONCE: usize = 4_096;
 
 /// Tells the publisher of a message its outcome.
 pub(super) fn answer_of(observation: Observation) -> Answer {
-    Answer::new(move |fate| match fate {
-        Fate::Done => observation.confirm(),
-        Fate::Later => observation.refuse(),
-        Fate::Never => observation.reject(),
+    Answer::new(move |outcome| match outcome {
+        DeliveryOutcome::Done => observation.confirm(),
+        DeliveryOutcome::Later => observation.refuse(),
+        DeliveryOutcome::Never => observation.reject(),
     })
 }
 

@@ -54,18 +54,19 @@ impl Services {
     pub fn lack(&self) -> Option<Lack> {
         let mut waiting = Vec::new();
         for watch in &self.watches {
-            if let Stage::Begins(hindrance) = watch.stage() {
-                waiting.push((watch.service(), hindrance));
+            if let Stage::Begins(block_reason) = watch.stage() {
+                waiting.push((watch.service(), block_reason));
             }
         }
-        let lasting =
-            waiting.iter().find_map(|(_, hindrance)| hindrance.as_ref().filter(|hindrance| !hindrance.passes));
-        if let Some(hindrance) = lasting {
-            let cause = format!("the bus {} cannot be used: {}", self.address, hindrance.why);
+        let lasting = waiting
+            .iter()
+            .find_map(|(_, block_reason)| block_reason.as_ref().filter(|block_reason| !block_reason.passes));
+        if let Some(block_reason) = lasting {
+            let cause = format!("the bus {} cannot be used: {}", self.address, block_reason.why);
             return Some(Lack { cause, passes: false });
         }
         let names = waiting.iter().map(|(service, _)| *service).collect::<Vec<_>>().join(", ");
-        let said = waiting.iter().find_map(|(_, hindrance)| hindrance.as_ref());
+        let said = waiting.iter().find_map(|(_, block_reason)| block_reason.as_ref());
         let why = match (self.reach_bus(), self.bus.failure(), said) {
             _ if waiting.is_empty() => return None,
             (false, Some(failure), _) => format!(": {failure}"),
@@ -80,7 +81,7 @@ impl Services {
 }
 
 impl Part for Services {
-    fn hindrance(&self) -> Option<String> {
+    fn block_reason(&self) -> Option<String> {
         self.lack().map(|lack| lack.cause)
     }
 

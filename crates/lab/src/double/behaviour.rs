@@ -82,7 +82,7 @@ impl Delay {
 
 /// The fault of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum DeliveryOutcome {
     Delivered,
     Dropped,
     Doubled,
@@ -91,16 +91,16 @@ pub(super) enum Fate {
 
 impl Behaviour {
     /// Chooses the fault of a delivery.
-    pub(super) fn fate(&self, chance: &mut Chance) -> Fate {
+    pub(super) fn outcome(&self, chance: &mut Chance) -> DeliveryOutcome {
         let roll = chance.fraction();
         if roll < self.drop {
-            Fate::Dropped
+            DeliveryOutcome::Dropped
         } else if roll < self.drop + self.duplicate {
-            Fate::Doubled
+            DeliveryOutcome::Doubled
         } else if roll < self.drop + self.duplicate + self.reorder {
-            Fate::Overtaken
+            DeliveryOutcome::Overtaken
         } else {
-            Fate::Delivered
+            DeliveryOutcome::Delivered
         }
     }
 

@@ -8,7 +8,7 @@ use tidegate_mqtt::{
     PubComp, PubRec, PubRel, Publish, PublishHead, QoS, ReasonCode, SubAck, Subscribe, TopicName, Version, split_frame,
 };
 
-use super::behaviour::{Behaviour, Fate};
+use super::behaviour::{Behaviour, DeliveryOutcome};
 use super::records::Records;
 use super::subscriptions::Subscriptions;
 use crate::load::chance::Chance;
@@ -189,21 +189,21 @@ impl Double {
         qos: QoS,
         (now_ns, at_ns): (u64, u64),
     ) {
-        let fate = self.behaviour.fate(&mut self.chance);
-        if fate == Fate::Dropped {
+        let outcome = self.behaviour.outcome(&mut self.chance);
+        if outcome == DeliveryOutcome::Dropped {
             self.records.dropped += 1;
             return;
         }
         let at_ns = at_ns + self.behaviour.delay.take(&mut self.chance);
         let Some(client) = self.clients.get_mut(&connection) else { return };
         let bytes = client.encode(publish, topic, qos);
-        if fate == Fate::Overtaken && !client.held.contains_key(topic.as_str()) {
+        if outcome == DeliveryOutcome::Overtaken && !client.held.contains_key(topic.as_str()) {
             client.held.insert(topic.as_str().to_owned(), Held { since_ns: at_ns, came_ns: now_ns, bytes });
             self.wakes.push(Reverse((at_ns + WAITS_NS, connection)));
             return;
         }
         let mut given = vec![(now_ns, bytes)];
-        if fate == Fate::Doubled {
+        if outcome == DeliveryOutcome::Doubled {
             // A second delivery has a packet id of its own, as one by another subscription has.
             self.records.duplicated += 1;
             given.push((u64::MAX, client.encode(publish, topic, qos)));

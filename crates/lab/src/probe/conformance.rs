@@ -39,7 +39,8 @@ pub struct FailedCase {
     /// Its statements, such as `MQTT-3.1.2-5`.
     pub statements: Vec<String>,
     /// The expected answer and the actual one.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub fault: String,
 }
 
 /// Runs the suite.
@@ -63,7 +64,7 @@ fn told(report: &Report) -> Conformance {
         case: result.case.name.to_owned(),
         version: result.version.to_string(),
         statements: result.case.statements(result.version).iter().map(ToString::to_string).collect(),
-        what: match &result.outcome {
+        fault: match &result.outcome {
             CaseOutcome::Failed { fault, .. } => fault.clone(),
             CaseOutcome::Passed | CaseOutcome::Skipped(_) => String::new(),
         },

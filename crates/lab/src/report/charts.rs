@@ -137,7 +137,7 @@ pub(super) fn time(results: &Results, out: &mut String) {
 fn curves_of(runs: &[(usize, &Run)], out: &mut String) {
     let marks: Vec<Mark> = runs
         .first()
-        .map(|(_, run)| run.events.iter().map(|event| Mark { at: event.at_s, event: event.what.clone() }).collect())
+        .map(|(_, run)| run.events.iter().map(|event| Mark { at: event.at_s, event: event.event.clone() }).collect())
         .unwrap_or_default();
     out.push_str("<div class=\"pair\">");
     let mut plot = |name: &str, unit: &str, scale: Scale, of: &dyn Fn(&Run) -> Vec<(f64, f64)>| {

@@ -38,7 +38,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
             escape(&reference.id),
             escape(&reference.case),
             escape(&reference.system),
-            escape(&reference.what),
+            escape(&reference.quantity),
             escape(&reference.value)
         );
         for peer in &peers {

@@ -58,7 +58,7 @@ fn run(case: &str, peer: &str, repetition: u32, slowness: f64) -> Run {
         load,
         generator: broker.clone(),
         broker,
-        events: vec![Happened { at_s: 1.0, what: "clients begin to connect".to_owned() }],
+        events: vec![Happened { at_s: 1.0, event: "clients begin to connect".to_owned() }],
         limits: AppliedLimits::default(),
         group_limits: Vec::new(),
         parts: Vec::new(),

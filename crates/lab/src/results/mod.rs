@@ -150,7 +150,8 @@ pub struct Happened {
     /// Seconds on the run's time axis.
     pub at_s: f64,
     /// The event, in a few words.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub event: String,
 }
 
 /// Limits that were in force.

@@ -86,6 +86,6 @@ impl Timeline {
     }
 
     pub(super) fn note(&mut self, event: impl Into<String>) {
-        self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), what: event.into() });
+        self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), event: event.into() });
     }
 }

@@ -121,7 +121,8 @@ pub struct Reference {
     /// The system that was measured.
     pub system: String,
     /// The measured quantity, with its unit.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub quantity: String,
     /// The value, as a text since some are ranges.
     pub value: String,
     /// Which of our measures is the same, where one is.

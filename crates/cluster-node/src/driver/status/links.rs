@@ -9,7 +9,7 @@ use crate::driver::reach::{detours, no_home_in_reach};
 
 impl Shared {
     /// Why the node is not ready, if a link is not up.
-    pub(super) fn link_hindrance(&self) -> Option<String> {
+    pub(super) fn link_block_reason(&self) -> Option<String> {
         let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
         open.map(|peer| match peer.last_failure {
             Some(failure) => format!("its link to node {} is not up: {failure}", peer.name),
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     /// Why the node is not ready, if it reaches no node that serves clients.
-    pub(super) fn reach_hindrance(&self) -> Option<String> {
+    pub(super) fn reach_block_reason(&self) -> Option<String> {
         let (serves, near) = (self.served() > 0, self.near());
         no_home_in_reach(&self.name, serves, &self.state().standpoint.table, &self.inquiries.believed(&near))
     }

@@ -157,8 +157,8 @@ impl Worker {
                 return self.adopted.resuming.add(remembered, Instant::now());
             }
             Err(error) => {
-                let what = "messages of a dead orchestrator and a broker for each other are not worked off";
-                return self.complain(&error, what);
+                let consequence = "messages of a dead orchestrator and a broker for each other are not worked off";
+                return self.complain(&error, consequence);
             }
         };
         tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");

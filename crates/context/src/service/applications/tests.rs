@@ -9,7 +9,7 @@ use tidegate_bus::{Address, Append, Bus, LogName, LogPartition, Position, Reader
 
 use super::*;
 use crate::partition::partition_of;
-use crate::service::Fate;
+use crate::service::DeliveryOutcome;
 
 /// After how long a test that still waits has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -116,10 +116,10 @@ fn records(bus: &Bus, topic: Topic, count: usize) -> Vec<Record> {
     all
 }
 
-fn message(node: &str, payload: &str, confirmed: &Sender<Fate>) -> ApplicationEvent {
+fn message(node: &str, payload: &str, confirmed: &Sender<DeliveryOutcome>) -> ApplicationEvent {
     let confirmed = confirmed.clone();
-    let answer = Answer::new(move |fate| {
-        let _ = confirmed.send(fate);
+    let answer = Answer::new(move |outcome| {
+        let _ = confirmed.send(outcome);
     });
     let message = NodeMessage {
         node: node.into(),
@@ -141,7 +141,7 @@ fn messages_of_a_node_are_confirmed_in_order_on_the_bus() {
         broker.tell(message(&format!("n{}", number % 3), &number.to_string(), &confirmed));
     }
     for _ in 0..100 {
-        assert_eq!(confirmations.recv_timeout(PATIENCE), Ok(Fate::Done));
+        assert_eq!(confirmations.recv_timeout(PATIENCE), Ok(DeliveryOutcome::Done));
     }
     let records = records(&bus, Topic::AppModel, 100);
     for node in 0..3_usize {
@@ -168,7 +168,7 @@ fn a_record_too_large_for_the_bus_is_refused() {
     let _running = broker.start(&courier, Sharing::Each);
     let (confirmed, confirmations) = channel();
     broker.tell(message("n", &"x".repeat(2_000_000), &confirmed));
-    assert_eq!(confirmations.recv_timeout(PATIENCE), Ok(Fate::Never));
+    assert_eq!(confirmations.recv_timeout(PATIENCE), Ok(DeliveryOutcome::Never));
     until("it is counted", || (courier.counters().figures().records_refused == 1).then_some(()));
 }
 

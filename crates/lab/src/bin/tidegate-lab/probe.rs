@@ -75,6 +75,6 @@ fn statements(conformance: &Conformance, out: &mut String) {
     }
     for failed in &conformance.failed {
         let statements = failed.statements.join(", ");
-        let _ = writeln!(out, "  failed in MQTT {}: {} ({statements}): {}", failed.version, failed.case, failed.what);
+        let _ = writeln!(out, "  failed in MQTT {}: {} ({statements}): {}", failed.version, failed.case, failed.fault);
     }
 }

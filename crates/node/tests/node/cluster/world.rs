@@ -170,10 +170,10 @@ impl World {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is so.
-pub(super) fn until(what: &str, so: impl Fn() -> bool) {
+pub(super) fn until(event: &str, so: impl Fn() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < PATIENCE, "no {what} within {PATIENCE:?}");
+        assert!(began.elapsed() < PATIENCE, "no {event} within {PATIENCE:?}");
         std::thread::yield_now();
     }
 }

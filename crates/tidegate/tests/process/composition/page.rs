@@ -60,7 +60,7 @@ fn reason(one: Feature, other: Feature) -> Option<&'static str> {
 }
 
 /// Why two features do not work together, if they do not.
-fn hindrance(tests: &[(&str, Vec<Feature>)], one: Feature, other: Feature) -> Option<&'static str> {
+fn block_reason(tests: &[(&str, Vec<Feature>)], one: Feature, other: Feature) -> Option<&'static str> {
     if one == other || tests.iter().any(|(_, features)| features.contains(&one) && features.contains(&other)) {
         return None;
     }
@@ -82,7 +82,7 @@ fn table(tests: &[(&str, Vec<Feature>)]) -> String {
     let mut rows = String::from("| feature | not with | because |\n| --- | --- | --- |\n");
     for (at, one) in Feature::ALL.into_iter().enumerate() {
         for other in Feature::ALL.into_iter().skip(at + 1) {
-            if let Some(reason) = hindrance(tests, one, other) {
+            if let Some(reason) = block_reason(tests, one, other) {
                 writeln!(rows, "| {} | {} | {reason} |", one.name(), other.name()).unwrap();
             }
         }
