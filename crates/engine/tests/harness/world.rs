@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_engine::{AddressSettings, Durability, Engine, ListenerId, Millis, Now, Reason, RoutingPolicy, Settings};
+use tidegate_mqtt::QoS;
 
 pub(crate) use self::books::principal;
 pub(crate) use self::everywhere::{
@@ -161,6 +162,13 @@ impl World {
         let mut client = self.try_connect(connecting);
         client.expect_accepted();
         client
+    }
+
+    /// Connects a client that subscribes and then loses its connection.
+    pub(crate) fn absent_subscriber(&self, connecting: Connecting, filter: &str, qos: QoS) {
+        let client = self.connect(connecting);
+        client.subscribe(filter, qos);
+        client.lose();
     }
 
     // ---- what happens ----------------------------------------------------------------------------------------------

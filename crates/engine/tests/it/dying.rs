@@ -8,6 +8,7 @@ use tidegate_mqtt::{QoS, ReasonCode, SubscriptionOptions};
 use crate::harness::*;
 use crate::simulation::seeds;
 
+mod devices;
 mod homes;
 mod links;
 

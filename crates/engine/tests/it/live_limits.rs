@@ -20,9 +20,7 @@ fn a_shortened_queue_keeps_its_messages() {
     everywhere_with(
         |settings| settings.queue.max_messages = 4,
         |world| {
-            let subscriber = world.connect(v5("s").lasting());
-            subscriber.subscribe("t", AtLeastOnce);
-            subscriber.lose();
+            world.absent_subscriber(v5("s").lasting(), "t", AtLeastOnce);
             let publisher = world.connect(v5("p"));
             let publish = |from: u32, to: u32| {
                 for n in from..=to {

@@ -21,9 +21,7 @@ fn group_at(world: &World, home: u16) -> String {
 /// A member of the group of a topic that is away, with its session at node 0.
 fn member(world: &World, topic: &str) -> Connecting {
     let member = v5(&world.name_on(0, "member ")).clean(false).expiry(u32::MAX);
-    let client = world.connect(member.clone());
-    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
-    client.lose();
+    world.absent_subscriber(member.clone(), &format!("$share/group/{topic}"), ExactlyOnce);
     member
 }
 
@@ -61,9 +59,7 @@ fn a_deal_waits_while_nodes_disagree_on_the_members_home() {
 /// A subscriber at node 0 that moves to node 1, and a publisher that stays at node 0; both are away.
 fn subscriber_and_publisher(world: &World) -> [Connecting; 2] {
     let subscriber = v5(&world.name_on(0, "subscriber ")).clean(false).expiry(u32::MAX);
-    let client = world.connect(subscriber.clone());
-    client.subscribe("t", ExactlyOnce);
-    client.lose();
+    world.absent_subscriber(subscriber.clone(), "t", ExactlyOnce);
     let is_other = |name: &String| partition_of(T, name) != partition_of(T, &subscriber.client_id);
     let names = (0..100).map(|number| world.name_on(0, &format!("publisher {number} ")));
     let publisher = v5(&names.into_iter().find(is_other).expect("one of many names"));
@@ -103,12 +99,7 @@ fn a_message_to_a_moving_client_comes_once_if_its_source_dies() {
         world.run();
         // The new home has reported that all has arrived.
         world.end_move();
-        world.bury(0);
-        world.fetch_of(0);
-        world.run();
-        world.serve_by_table();
-        world.read_all_tables();
-        world.run();
+        world.take_place_of(0);
         comes_once(&world, 1, [subscriber, publisher]);
     }
 }
@@ -132,12 +123,7 @@ fn a_message_to_a_mover_comes_once_if_its_new_home_dies() {
         assert!(client.answers().is_empty());
         world.fall_unnoticed(1, usize::MAX, 0);
         world.run();
-        world.bury(1);
-        world.fetch_of(1);
-        world.run();
-        world.serve_by_table();
-        world.read_all_tables();
-        world.run();
+        world.take_place_of(1);
         comes_once(&world, 0, [subscriber, publisher]);
     }
 }
@@ -185,12 +171,7 @@ fn a_confirmed_message_of_a_mover_comes_once_if_its_home_dies() {
     let other = v5(&world.name_on(0, "other ")).clean(false).expiry(u32::MAX);
     world.connect(other).publish(message("t", "y").qos2());
     world.fall_unnoticed(1, usize::MAX, 0);
-    world.bury(1);
-    world.fetch_of(1);
-    world.run();
-    world.serve_by_table();
-    world.read_all_tables();
-    world.run();
+    world.take_place_of(1);
     let client = world.connect(publisher.accept_on(2));
     let mut again = message("t", "x").qos2();
     (again.dup, again.id) = (true, first);
@@ -207,9 +188,7 @@ fn a_group_moved_while_dealing_deals_once_if_its_old_home_dies() {
         let world = World::cluster(4, 1, |settings| settings.durability = Durability::Commit);
         let topic = group_at(&world, 0);
         let member = v5(&world.name_on(3, "member ")).clean(false).expiry(u32::MAX);
-        let client = world.connect(member.clone());
-        client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
-        client.lose();
+        world.absent_subscriber(member.clone(), &format!("$share/group/{topic}"), ExactlyOnce);
         let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
         let client = world.connect(publisher.clone());
         world.begin_move(0, 1, &format!("group/{topic}"));
@@ -234,12 +213,7 @@ fn a_group_moved_while_dealing_deals_once_if_its_old_home_dies() {
         world.run();
         world.fall_unnoticed(0, usize::MAX, 0);
         world.run();
-        world.bury(0);
-        world.fetch_of(0);
-        world.run();
-        world.serve_by_table();
-        world.read_all_tables();
-        world.run();
+        world.take_place_of(0);
         let client = world.connect(publisher.accept_on(2));
         let id = client.next_id();
         let mut again = message(&topic, "x").qos2();
@@ -285,20 +259,10 @@ fn a_moving_publisher_is_answered_after_all_confirmations() {
 fn with_a_node_that_works_nothing() -> World {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     world.fall_unnoticed(1, usize::MAX, 0);
-    replace(&world, 1);
+    world.take_place_of(1);
     world.rejoin(1);
     world.run();
     world
-}
-
-/// Others take the place of a node that is gone.
-fn replace(world: &World, node: usize) {
-    world.bury(node);
-    world.fetch_of(node);
-    world.run();
-    world.serve_by_table();
-    world.read_all_tables();
-    world.run();
 }
 
 #[test]
@@ -322,7 +286,7 @@ fn a_publish_to_a_moved_client_waits_for_its_new_home() {
         client.send_publish(message("t", "x").qos2());
         world.run();
         assert!(client.answers().is_empty(), "its receiver is at the node that is gone: {node}, {tables}");
-        replace(&world, 1);
+        world.take_place_of(1);
         if client.closed().is_some() {
             comes_once(&world, 2, [subscriber, publisher]);
         } else {
@@ -351,7 +315,7 @@ fn a_retained_publish_to_a_moved_topic_waits_for_its_new_home() {
         client.send_publish(message(&topic, "x").qos1().retain());
         world.run();
         assert!(client.answers().is_empty(), "no node serves the home of its topic: {node}");
-        replace(&world, 1);
+        world.take_place_of(1);
         assert_eq!(client.answers().len(), 1, "its publisher is answered when it is kept: {node}");
         let reader = world.connect(v5(&world.name_on(2, "reader ")));
         reader.subscribe(&topic, AtLeastOnce);

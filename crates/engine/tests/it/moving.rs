@@ -160,9 +160,7 @@ fn a_qos_2_message_of_a_moved_publisher_is_taken_once() {
     moved(
         millis(1),
         |here| {
-            let subscriber = here.connect(v5("s").lasting());
-            subscriber.subscribe("t", ExactlyOnce);
-            subscriber.lose();
+            here.absent_subscriber(v5("s").lasting(), "t", ExactlyOnce);
             let publisher = here.connect(v5("p").lasting().manual());
             publisher.open_exchange(message("t", "once").qos2().id(5));
         },
@@ -219,9 +217,7 @@ fn members_of_a_shared_group_meet_again() {
         millis(1),
         |here| {
             for name in ["a", "b", "c"] {
-                let member = here.connect(v5(name).lasting());
-                member.subscribe("$share/g/t", AtLeastOnce);
-                member.lose();
+                here.absent_subscriber(v5(name).lasting(), "$share/g/t", AtLeastOnce);
             }
             let publisher = here.connect(v5("p"));
             for number in 0..3 {
@@ -328,9 +324,7 @@ fn publishers_that_a_reader_held_up_go_on_when_it_moves() {
 #[test]
 fn an_image_is_taken_in_as_a_whole_or_not_at_all() {
     let here = World::new(2);
-    let client = here.connect(v5("a").lasting());
-    client.subscribe("t", AtLeastOnce);
-    client.lose();
+    here.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
     here.connect(v5("p")).publish(message("t", "x").qos1());
     let partition = partition_of(T, "a");
     let (home, other) = (partition.0 % 2, (partition.0 + 1) % 2);

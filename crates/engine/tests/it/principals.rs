@@ -118,9 +118,7 @@ fn success_is_reported_when_the_message_is_committed() {
     for shards in [1, 3] {
         let world = World::with(shards, |settings| settings.durability = Durability::Commit);
         for shard in 0..shards {
-            let away = world.connect(v5(&world.name_on(shard, "away")).lasting());
-            away.subscribe("meter/#", AtLeastOnce);
-            away.lose();
+            world.absent_subscriber(v5(&world.name_on(shard, "away")).lasting(), "meter/#", AtLeastOnce);
         }
         let id = user(&world, "meter");
         world.hold_commits();
@@ -313,9 +311,7 @@ fn a_principal_shares_the_rate_of_its_tenant() {
 #[test]
 fn nothing_is_promised_to_a_principal_when_the_lease_has_ended() {
     let world = World::with(1, |settings| settings.durability = Durability::Commit);
-    let away = world.connect(v5("away").lasting());
-    away.subscribe("t", AtLeastOnce);
-    away.lose();
+    world.absent_subscriber(v5("away").lasting(), "t", AtLeastOnce);
     world.engine(0, |engine, now| {
         let lease_until = now.monotonic.plus(seconds(5));
         let homes = [Home::Here; PARTITIONS as usize];

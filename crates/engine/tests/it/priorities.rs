@@ -120,9 +120,7 @@ fn a_topics_rule_and_the_default_give_priorities_too() {
 #[test]
 fn priorities_survive_being_away() {
     everywhere_with(by_property(0), |world| {
-        let subscriber = world.connect(v5("s").lasting());
-        subscriber.subscribe("#", AtLeastOnce);
-        subscriber.lose();
+        world.absent_subscriber(v5("s").lasting(), "#", AtLeastOnce);
         let publisher = world.connect(v5("p"));
         publish(&publisher, &[1, 5, 3]);
         publish(&publisher, &[4, 0]);

@@ -38,9 +38,7 @@ fn a_session_waits_for_its_client() {
 #[test]
 fn a_clean_start_forgets_everything() {
     everywhere(|world| {
-        let client = world.connect(v5("a").lasting());
-        client.subscribe("t", AtLeastOnce);
-        client.lose();
+        world.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
         let publisher = world.connect(v5("publisher"));
         publisher.publish(message("t", "forgotten").qos1());
         let client = world.connect(v5("a").expiry(60));
@@ -56,9 +54,7 @@ fn a_clean_start_forgets_everything() {
 fn a_session_without_expiry_ends_with_its_connection() {
     everywhere(|world| {
         for connecting in [v5("a").clean(false), v311("a")] {
-            let client = world.connect(connecting.clone());
-            client.subscribe("t", AtLeastOnce);
-            client.lose();
+            world.absent_subscriber(connecting.clone(), "t", AtLeastOnce);
             assert!(!world.connect(connecting.clean(false)).session_present());
         }
         let gauges = world.gauges();
@@ -69,9 +65,7 @@ fn a_session_without_expiry_ends_with_its_connection() {
 #[test]
 fn a_session_expires_on_time() {
     everywhere(|world| {
-        let client = world.connect(v5("a").expiry(60));
-        client.subscribe("t", AtLeastOnce);
-        client.lose();
+        world.absent_subscriber(v5("a").expiry(60), "t", AtLeastOnce);
         let publisher = world.connect(v5("publisher"));
         publisher.publish(message("t", "1").qos1());
         world.advance(seconds(60) - 1);

@@ -52,9 +52,7 @@ fn wills_are_published_where_that_is_wanted() {
         everywhere_with(
             |settings| settings.wills_on_shutdown = wanted,
             |world| {
-                let watcher = world.connect(v5("watcher").lasting());
-                watcher.subscribe("wills", AtLeastOnce);
-                watcher.lose();
+                world.absent_subscriber(v5("watcher").lasting(), "wills", AtLeastOnce);
                 let _client = world.connect(v5("a").lasting().will(message("wills", "gone").qos1().delay(60)));
                 world.shut_down();
                 assert_eq!(world.gauges().queued_messages, u64::from(wanted));
@@ -66,9 +64,7 @@ fn wills_are_published_where_that_is_wanted() {
 #[test]
 fn a_server_whose_place_another_has_taken_leaves_it_the_wills() {
     everywhere(|world| {
-        let watcher = world.connect(v5("watcher").lasting());
-        watcher.subscribe("wills", AtLeastOnce);
-        watcher.lose();
+        world.absent_subscriber(v5("watcher").lasting(), "wills", AtLeastOnce);
         let _client = world.connect(v5("a").will(message("wills", "gone").qos1()));
         for shard in 0..world.shards() {
             world.engine(shard, |engine, _| engine.control().leave_wills_to_another());

@@ -216,9 +216,7 @@ fn a_disconnect_without_a_lease_publishes_no_will() {
 #[test]
 fn pings_are_answered_while_acknowledgements_wait_for_the_store() {
     let world = World::with(1, |settings| settings.durability = tidegate_engine::Durability::Commit);
-    let subscriber = world.connect(v5("s").lasting());
-    subscriber.subscribe("t", AtLeastOnce);
-    subscriber.lose();
+    world.absent_subscriber(v5("s").lasting(), "t", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     world.hold_commits();
     let id = publisher.send_publish(message("t", "1").qos1()).unwrap();

@@ -94,9 +94,7 @@ fn load_of_connections_is_an_average_per_minute() {
 #[test]
 fn dropped_messages_are_shown_by_their_reason() {
     in_one_process(|world| {
-        let away = world.connect(v5("away").lasting());
-        away.subscribe("t", AtMostOnce);
-        away.lose();
+        world.absent_subscriber(v5("away").lasting(), "t", AtMostOnce);
         world.connect(v5("p")).publish(message("t", "x"));
         let watcher = watcher(world, "$SYS/broker/publish/messages/dropped/#");
         let values = values(&watcher);

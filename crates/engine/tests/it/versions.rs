@@ -43,9 +43,7 @@ fn stored() -> World {
 fn packet_ids_of_qos_2_messages_taken_are_known() {
     let pairs = pairs_of("received-1.txt", || {
         let world = stored();
-        let subscriber = world.connect(v5("s").lasting());
-        subscriber.subscribe("t", ExactlyOnce);
-        subscriber.lose();
+        world.absent_subscriber(v5("s").lasting(), "t", ExactlyOnce);
         let publisher = world.connect(v5("p").lasting().manual());
         publisher.open_exchange(message("t", "once").qos2().id(5));
         world.run();
@@ -169,9 +167,7 @@ fn an_orchestrator_knows_the_groups_of_its_store() {
     let pairs = pairs_of("orchestrator-groups-1.txt", || {
         let (world, broker) = orchestrator();
         serve_all(&world, 1);
-        let member = world.connect(v5("m").lasting());
-        member.subscribe("$share/g/t", ExactlyOnce);
-        member.lose();
+        world.absent_subscriber(v5("m").lasting(), "$share/g/t", ExactlyOnce);
         let group: Partitions = std::iter::once(partition_of(TenantId::DEFAULT, "g/t")).collect();
         world.engine(0, |engine, now| {
             engine.moves().hold_partitions(now, group, None);

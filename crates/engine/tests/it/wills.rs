@@ -201,9 +201,7 @@ fn the_disconnect_event_comes_before_the_will() {
 #[test]
 fn a_client_gets_its_own_will_when_it_returns() {
     everywhere(|world| {
-        let client = world.connect(v5("a").lasting().will(message("wills/a", "gone").qos1()));
-        client.subscribe("wills/#", AtLeastOnce);
-        client.lose();
+        world.absent_subscriber(v5("a").lasting().will(message("wills/a", "gone").qos1()), "wills/#", AtLeastOnce);
         let client = world.connect(v5("a").lasting());
         client.expect_publish("wills/a", "gone");
     });

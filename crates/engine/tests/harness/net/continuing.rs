@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidegate_engine::{LeftConnection, ListenerId, NotContinued, Partitions, Preset, Reason};
+use tidegate_engine::{LeftConnection, ListenerId, NotContinued, Partitions, Reason};
 
 use super::socket::{Socket, Stand};
 use super::{Net, SocketId};
@@ -48,21 +48,8 @@ impl Net {
             return Err(error);
         }
         self.sockets.push(Socket {
-            side,
-            broker: None,
-            stand: Stand::At { shard, key },
-            listener: ListenerId(0),
-            preset: Preset::default(),
-            own: false,
             upstream: left.tail.iter().copied().chain(upstream).collect(),
-            hung_up: false,
-            end_reported: false,
-            paused: false,
-            window: usize::MAX,
-            dirty: false,
-            closing: None,
-            awaits_commit: false,
-            closed: None,
+            ..Socket::new(side, Stand::At { shard, key }, ListenerId(0))
         });
         self.live.insert(id);
         self.by_key[shard].insert(key, id);

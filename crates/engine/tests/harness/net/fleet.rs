@@ -1,6 +1,6 @@
 //! The brokers of a fleet at the other end of the engine's own connections.
 
-use tidegate_engine::{Continued, ListenerId, Preset};
+use tidegate_engine::{Continued, ListenerId};
 
 use super::Net;
 use super::socket::{Socket, SocketId, Stand};
@@ -46,21 +46,8 @@ impl Net {
         };
         let id = self.sockets.len();
         self.sockets.push(Socket {
-            side: Side::new(&v5(&name)),
             broker: Some(name.clone()),
-            stand: Stand::At { shard, key },
-            listener: ListenerId(u16::MAX),
-            preset: Preset::default(),
-            own: false,
-            upstream: std::collections::VecDeque::new(),
-            hung_up: false,
-            end_reported: false,
-            paused: false,
-            window: usize::MAX,
-            dirty: false,
-            closing: None,
-            awaits_commit: false,
-            closed: None,
+            ..Socket::new(Side::new(&v5(&name)), Stand::At { shard, key }, ListenerId(u16::MAX))
         });
         self.live.insert(id);
         self.by_key[shard].insert(key, id);

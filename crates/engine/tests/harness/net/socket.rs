@@ -59,6 +59,29 @@ pub(crate) struct Socket {
     pub closed: Option<Reason>,
 }
 
+impl Socket {
+    /// A socket that has just been opened.
+    pub(super) fn new(side: Side, stand: Stand, listener: ListenerId) -> Self {
+        Self {
+            side,
+            broker: None,
+            stand,
+            listener,
+            preset: Preset::default(),
+            own: false,
+            upstream: VecDeque::new(),
+            hung_up: false,
+            end_reported: false,
+            paused: false,
+            window: usize::MAX,
+            dirty: false,
+            closing: None,
+            awaits_commit: false,
+            closed: None,
+        }
+    }
+}
+
 impl Net {
     /// Opens a socket to the given shard, or to the next in turn.
     pub(crate) fn open(&mut self, side: Side, connecting: &Connecting) -> SocketId {
@@ -70,21 +93,9 @@ impl Net {
         let id = self.sockets.len();
         self.trace.note(format!("{} opens socket {id} at shard {shard}", side.client_id));
         self.sockets.push(Socket {
-            side,
-            broker: None,
-            stand: Stand::Gone,
-            listener: connecting.listener,
             preset: connecting.preset.clone(),
             own: connecting.own,
-            upstream: VecDeque::new(),
-            hung_up: false,
-            end_reported: false,
-            paused: false,
-            window: usize::MAX,
-            dirty: false,
-            closing: None,
-            awaits_commit: false,
-            closed: None,
+            ..Socket::new(side, Stand::Gone, connecting.listener)
         });
         self.accept(id, shard, &[]);
         id

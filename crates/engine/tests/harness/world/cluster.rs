@@ -73,6 +73,16 @@ impl World {
         self.0.borrow_mut().read_all_tables();
     }
 
+    /// A node is gone, others take its place, and all have read that they have.
+    pub(crate) fn take_place_of(&self, node: usize) {
+        self.bury(node);
+        self.fetch_of(node);
+        self.run();
+        self.serve_by_table();
+        self.read_all_tables();
+        self.run();
+    }
+
     /// Other nodes take in a dead node's partitions, and do not serve them yet.
     pub(crate) fn fetch_of(&self, node: usize) {
         self.0.borrow_mut().fetch_of(node, false);

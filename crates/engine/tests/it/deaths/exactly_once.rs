@@ -20,9 +20,7 @@ enum Come {
 /// Subscribes clients to `t`, which leave and keep their sessions.
 fn subscribe_and_leave(world: &World, subscribers: &[&Connecting]) {
     for subscriber in subscribers {
-        let client = world.connect((*subscriber).clone());
-        client.subscribe("t", ExactlyOnce);
-        client.lose();
+        world.absent_subscriber((*subscriber).clone(), "t", ExactlyOnce);
     }
 }
 

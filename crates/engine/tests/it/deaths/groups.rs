@@ -14,9 +14,7 @@ fn group_at(world: &World, home: u16) -> String {
 /// A member that is away, with its session at a node.
 fn member(world: &World, node: u16, topic: &str) -> Connecting {
     let member = steady(world, node, "member ");
-    let client = world.connect(member.clone());
-    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
-    client.lose();
+    world.absent_subscriber(member.clone(), &format!("$share/group/{topic}"), ExactlyOnce);
     member
 }
 

@@ -74,9 +74,7 @@ fn wills_of_a_node_that_keeps_nothing_die_with_it() {
 fn with_retained_wills(world: &World) -> [Connecting; 3] {
     let watchers = [0, 1, 2].map(|node| steady(world, node, "watcher "));
     for watcher in &watchers {
-        let client = world.connect(watcher.clone());
-        client.subscribe("wills/#", ExactlyOnce);
-        client.lose();
+        world.absent_subscriber(watcher.clone(), "wills/#", ExactlyOnce);
     }
     for node in 0..3 {
         let will = |kind: &str| message(&world.name_on(node, &format!("wills/{kind} ")), "gone").qos2().retain();
@@ -166,9 +164,7 @@ fn a_will_at_a_living_node_waits_for_the_place_of_a_dead_one() {
     let world = three();
     let watchers = [0, 1, 2].map(|node| steady(&world, node, "watcher "));
     for watcher in &watchers {
-        let client = world.connect(watcher.clone());
-        client.subscribe("wills/#", ExactlyOnce);
-        client.lose();
+        world.absent_subscriber(watcher.clone(), "wills/#", ExactlyOnce);
     }
     let topic = world.name_on(1, "wills/x ");
     let client = world.connect(v5(&world.name_on(0, "client ")).will(message(&topic, "gone").qos2().retain()));

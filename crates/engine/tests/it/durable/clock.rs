@@ -19,9 +19,7 @@ fn no_message_is_sent_with_more_expiry_than_it_came_with() {
         let world = stored_with(2, |settings| settings.queue.memory_bytes = memory_bytes);
         let publisher = world.connect(v5("p"));
         publisher.publish(message("kept", "retained").qos1().retain().expiry(3_600));
-        let away = world.connect(v5("a").lasting());
-        away.subscribe("t", AtLeastOnce);
-        away.lose();
+        world.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
         for number in 0..10 {
             publisher.publish(message("t", number.to_string()).qos1().expiry(3_600));
         }
@@ -40,9 +38,7 @@ fn no_message_is_sent_with_more_expiry_than_it_came_with() {
 #[test]
 fn a_message_expires_in_its_time_whatever_the_clock_says() {
     let world = stored(1);
-    let away = world.connect(v5("a").lasting());
-    away.subscribe("t", AtLeastOnce);
-    away.lose();
+    world.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
     world.connect(v5("p")).publish(message("t", "x").qos1().expiry(100));
     set_back(&world);
     world.advance(seconds(99));
@@ -78,9 +74,7 @@ fn no_mailbox_lasts_longer_than_it_may() {
 #[test]
 fn no_will_is_delayed_further_than_its_delay() {
     let world = stored(1);
-    let watcher = world.connect(v5("watcher").lasting());
-    watcher.subscribe("w", AtLeastOnce);
-    watcher.lose();
+    world.absent_subscriber(v5("watcher").lasting(), "w", AtLeastOnce);
     world.connect(v5("a").lasting().will(message("w", "gone").qos1().delay(60).expiry(90))).lose();
     set_back(&world);
     let watcher = world.connect(v5("watcher").lasting());

@@ -45,9 +45,7 @@ fn a_taken_qos_2_message_reaches_the_other_shards_once() {
                 to,
                 |world| {
                     for shard in 0..3 {
-                        let subscriber = world.connect(v5(&world.name_on(shard, "s")).lasting());
-                        subscriber.subscribe("t", ExactlyOnce);
-                        subscriber.lose();
+                        world.absent_subscriber(v5(&world.name_on(shard, "s")).lasting(), "t", ExactlyOnce);
                     }
                     taken(world, "t");
                     assert_eq!(world.uncommitted(), 4, "the publisher's, the others', and the place of the answer");
@@ -100,9 +98,7 @@ fn a_deal_lost_between_shards_is_dealt_again() {
                 kept,
                 to,
                 |world| {
-                    let member = world.connect(v5(&member).lasting());
-                    member.subscribe(&format!("$share/g/{topic}"), ExactlyOnce);
-                    member.lose();
+                    world.absent_subscriber(v5(&member).lasting(), &format!("$share/g/{topic}"), ExactlyOnce);
                     let publisher = world.connect(v5(&names.name_on(0, "p")));
                     world.hold_commits();
                     publisher.publish_later(message(&topic, "x").qos(qos));
@@ -129,13 +125,9 @@ fn a_message_returned_across_shards_is_not_lost() {
                 kept,
                 to,
                 |world| {
-                    let leaving = world.connect(v5(&leaves).lasting());
-                    leaving.subscribe(&filter, AtLeastOnce);
-                    leaving.lose();
+                    world.absent_subscriber(v5(&leaves).lasting(), &filter, AtLeastOnce);
                     world.connect(v5("p")).publish(message(&topic, "x").qos1());
-                    let staying = world.connect(v5(&stays).lasting());
-                    staying.subscribe(&filter, AtLeastOnce);
-                    staying.lose();
+                    world.absent_subscriber(v5(&stays).lasting(), &filter, AtLeastOnce);
                     world.hold_commits();
                     world.try_connect(v5(&leaves));
                 },
@@ -155,9 +147,7 @@ fn a_will_that_was_published_reaches_the_other_shards() {
                 1,
                 to,
                 |world| {
-                    let watcher = world.connect(v5(&watcher).lasting());
-                    watcher.subscribe("w", ExactlyOnce);
-                    watcher.lose();
+                    world.absent_subscriber(v5(&watcher).lasting(), "w", ExactlyOnce);
                     let will = message("w", "x").qos(qos);
                     let client = world.connect(v5(&names.name_on(0, "c")).lasting().will(will));
                     world.hold_commits();

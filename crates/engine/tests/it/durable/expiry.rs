@@ -7,9 +7,7 @@ use super::*;
 
 /// A client that is away, and a number of messages for it; `expiry` says when each expires.
 fn fill(world: &World, count: u32, expiry: impl Fn(u32) -> Option<u32>) -> Vec<String> {
-    let client = world.connect(v5("a").lasting());
-    client.subscribe("t", AtLeastOnce);
-    client.lose();
+    world.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     let mut stay = Vec::new();
     for number in 0..count {

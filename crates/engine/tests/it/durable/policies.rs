@@ -14,9 +14,7 @@ fn rejecting(settings: &mut Settings) {
 
 /// An offline session that is owed the messages of a filter.
 fn away(world: &World, name: &str, filter: &str) {
-    let client = world.connect(v5(name).lasting());
-    client.subscribe(filter, ExactlyOnce);
-    client.lose();
+    world.absent_subscriber(v5(name).lasting(), filter, ExactlyOnce);
 }
 
 /// Connects, takes one message after the other, and leaves.

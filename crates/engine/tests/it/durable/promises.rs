@@ -77,9 +77,7 @@ fn a_publisher_is_answered_when_its_message_is_kept() {
         // With and without its own session, and for every place of the subscriber.
         for (place, connecting) in [(0, v5("p")), (1, v5("p")), (2, v311("p").lasting())] {
             let world = stored(shards);
-            let subscriber = world.connect(v5(&world.name_on(place, "s")).lasting());
-            subscriber.subscribe("t", ExactlyOnce);
-            subscriber.lose();
+            world.absent_subscriber(v5(&world.name_on(place, "s")).lasting(), "t", ExactlyOnce);
             let publisher = world.connect(connecting.manual());
             world.hold_commits();
             publisher.publish_later(message("t", "1").qos1().id(1));
@@ -183,9 +181,7 @@ fn qos_0_and_1_reach_a_session_that_lasts_at_once() {
 #[test]
 fn an_answer_waits_only_for_the_other_shards_batch() {
     let world = stored(2);
-    let subscriber = world.connect(v5(&world.name_on(1, "s")).lasting());
-    subscriber.subscribe("t", AtLeastOnce);
-    subscriber.lose();
+    world.absent_subscriber(v5(&world.name_on(1, "s")).lasting(), "t", AtLeastOnce);
     let publisher = world.connect(v5(&world.name_on(0, "p")));
     world.hold_commits();
     publisher.publish_later(message("t", "x").qos1());

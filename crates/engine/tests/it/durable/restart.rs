@@ -89,9 +89,7 @@ fn a_qos_2_message_is_taken_once_despite_a_crash() {
     restarted(
         0,
         |world| {
-            let subscriber = world.connect(v5("s").lasting());
-            subscriber.subscribe("t", ExactlyOnce);
-            subscriber.lose();
+            world.absent_subscriber(v5("s").lasting(), "t", ExactlyOnce);
             let publisher = world.connect(v5("p").lasting().manual());
             publisher.open_exchange(message("t", "once").qos2().id(5));
         },
@@ -144,9 +142,7 @@ fn members_of_a_shared_group_meet_again() {
         0,
         |world| {
             for name in ["a", "b", "c"] {
-                let member = world.connect(v5(name).lasting());
-                member.subscribe("$share/g/t", AtLeastOnce);
-                member.lose();
+                world.absent_subscriber(v5(name).lasting(), "$share/g/t", AtLeastOnce);
             }
             let publisher = world.connect(v5("p"));
             for number in 0..3 {
@@ -203,9 +199,7 @@ fn a_session_whose_time_is_over_is_gone_for_good() {
     restarted(
         minutes(2),
         |world| {
-            let client = world.connect(v5("a").expiry(60));
-            client.subscribe("t", AtLeastOnce);
-            client.lose();
+            world.absent_subscriber(v5("a").expiry(60), "t", AtLeastOnce);
         },
         |world, ()| {
             world.run();
@@ -236,9 +230,7 @@ fn a_restart_publishes_wills_and_keeps_their_delays() {
     restarted(
         seconds(5),
         |world| {
-            let watcher = world.connect(v5("watcher").lasting());
-            watcher.subscribe("w/#", AtLeastOnce);
-            watcher.lose();
+            world.absent_subscriber(v5("watcher").lasting(), "w/#", AtLeastOnce);
             world.connect(v5("waits").lasting().will(message("w/waits", "gone").qos1().delay(60).expiry(30))).lose();
             world.advance(seconds(20));
             world.connect(v5("there").lasting().will(message("w/there", "gone").qos1()));
@@ -273,9 +265,7 @@ fn a_restart_publishes_the_will_of_a_clean_session_once() {
     restarted(
         seconds(5),
         |world| {
-            let watcher = world.connect(v5("watcher").lasting());
-            watcher.subscribe("w/#", AtLeastOnce);
-            watcher.lose();
+            world.absent_subscriber(v5("watcher").lasting(), "w/#", AtLeastOnce);
             world.connect(v5("there").will(message("w/there", "gone").qos1().delay(50)));
             world.connect(v5("state").will(message("w/state", "off").retain()));
             world.connect(v5("unkept").will(message("w/unkept", "gone")));
@@ -307,9 +297,7 @@ fn a_restart_publishes_the_will_of_a_clean_session_once() {
 fn a_restart_publishes_the_will_of_a_node_once() {
     for (from, to) in RESTARTS {
         let world = stored_with(from, crate::addresses::open);
-        let watcher = world.connect(v5("watcher").lasting());
-        watcher.subscribe("w/#", AtLeastOnce);
-        watcher.lose();
+        world.absent_subscriber(v5("watcher").lasting(), "w/#", AtLeastOnce);
         for node in [v5("node"), v311("node")] {
             world.connect(node.will(message("w/node", "gone").qos1()));
             world.crash(Crash::now(to));
@@ -327,9 +315,7 @@ fn messages_expire_while_the_process_is_down() {
     restarted(
         seconds(30),
         |world| {
-            let client = world.connect(v5("a").lasting());
-            client.subscribe("t", AtLeastOnce);
-            client.lose();
+            world.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
             let publisher = world.connect(v5("p"));
             for expiry in [20, 60] {
                 publisher.publish(message("t", expiry.to_string()).qos1().expiry(expiry));

@@ -10,9 +10,7 @@ const SHARE: u64 = 2_000;
 
 /// Publishes this number of messages to an offline client, and returns their payloads.
 fn fill(world: &World, count: usize) -> Vec<String> {
-    let client = world.connect(v5("a").lasting());
-    client.subscribe("t/#", AtLeastOnce);
-    client.lose();
+    world.absent_subscriber(v5("a").lasting(), "t/#", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     let texts: Vec<String> = (0..count).map(|number| format!("message {number}")).collect();
     for text in &texts {
@@ -127,9 +125,7 @@ fn a_restart_leaves_it_in_the_store_whatever_the_share_is_then() {
 #[test]
 fn a_client_that_reads_its_tail_has_one_will() {
     let world = stored_with(1, small);
-    let watcher = world.connect(v5("watcher").lasting());
-    watcher.subscribe("w", AtLeastOnce);
-    watcher.lose();
+    world.absent_subscriber(v5("watcher").lasting(), "w", AtLeastOnce);
     fill(&world, 100);
     // It resumes its session, which ends with this connection.
     let reader = v5("a").clean(false).manual().will(message("w", "gone").qos1());
@@ -206,9 +202,7 @@ fn messages_in_flight_keep_to_the_ceiling() {
     });
     let silent = |number: usize| v5(&format!("s{number}")).lasting().manual();
     for number in 0..10 {
-        let client = world.connect(silent(number));
-        client.subscribe("t", AtLeastOnce);
-        client.lose();
+        world.absent_subscriber(silent(number), "t", AtLeastOnce);
     }
     let publisher = world.connect(v5("p"));
     for _ in 0..50 {
@@ -306,9 +300,7 @@ fn a_tail_read_before_its_commit_is_read_after_it() {
             small(settings);
             settings.durability = Durability::Relaxed;
         });
-        let client = world.connect(v5("a").lasting());
-        client.subscribe("t/#", AtLeastOnce);
-        client.lose();
+        world.absent_subscriber(v5("a").lasting(), "t/#", AtLeastOnce);
         world.run();
         world.hold_commits();
         let publisher = world.connect(v5("p"));
@@ -362,9 +354,7 @@ fn messages_in_flight_beyond_the_memory_are_read_again() {
 /// A world with a client whose queue is eight parts long in the store.
 fn of_eight_parts() -> World {
     let world = stored_with(1, small);
-    let client = world.connect(v5("a").lasting());
-    client.subscribe("t/#", AtLeastOnce);
-    client.lose();
+    world.absent_subscriber(v5("a").lasting(), "t/#", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     for number in 0..40 {
         publisher.publish(message("t/1", format!("{number} {}", "x".repeat(50_000))).qos1());
@@ -411,9 +401,7 @@ fn copies_of_stored_messages_are_shed_at_the_ceiling() {
     });
     let reader = world.connect(v5("a").lasting().manual());
     reader.subscribe("t", AtLeastOnce);
-    let member = world.connect(v5("b").lasting());
-    member.subscribe("$share/g/s", AtLeastOnce);
-    member.lose();
+    world.absent_subscriber(v5("b").lasting(), "$share/g/s", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     let publish = |topic: &str, count: usize| {
         for _ in 0..count {

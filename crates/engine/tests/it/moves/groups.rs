@@ -12,9 +12,7 @@ fn four() -> World {
 /// A member of the group of a topic, with its session at a node and away.
 fn member_at(world: &World, node: u16, topic: &str) -> Connecting {
     let member = v5(&world.name_on(node, "member ")).clean(false).expiry(u32::MAX);
-    let client = world.connect(member.clone());
-    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
-    client.lose();
+    world.absent_subscriber(member.clone(), &format!("$share/group/{topic}"), ExactlyOnce);
     member
 }
 
@@ -24,16 +22,6 @@ fn commit_move_of(world: &World, topic: &str, to: usize) {
     for _ in 0..5 {
         world.advance_move();
     }
-}
-
-/// A node is gone, others take its place, and all have read that they have.
-fn replace(world: &World, node: usize) {
-    world.bury(node);
-    world.fetch_of(node);
-    world.run();
-    world.serve_by_table();
-    world.read_all_tables();
-    world.run();
 }
 
 /// The member returns and gets the message once.
@@ -61,7 +49,7 @@ fn a_deal_of_an_old_home_arrives_if_that_home_dies() {
         assert_eq!(world.gauges().kept_deals, 1, "{qos:?}: the old home has not heard of it");
         world.fall_unnoticed(0, usize::MAX, 0);
         world.run();
-        replace(&world, 0);
+        world.take_place_of(0);
         comes_to(&world, member);
     }
 }
@@ -184,7 +172,7 @@ fn a_deal_of_an_old_home_is_not_repeated_if_its_node_dies() {
     world.run();
     let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
     other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
-    replace(&world, 3);
+    world.take_place_of(3);
     comes_to(&world, member);
     other.expect_nothing();
 }
@@ -207,7 +195,7 @@ fn a_waiting_deal_is_not_lost_between_two_homes() {
         assert_eq!(world.gauges().kept_deals, 1, "{qos:?}");
         world.read_all_tables();
         world.run();
-        replace(&world, 3);
+        world.take_place_of(3);
         comes_to(&world, member);
     }
 }
@@ -252,9 +240,9 @@ fn a_deal_set_aside_for_an_absent_member_is_dealt_once() {
             world.call_off_move();
             world.read_all_tables();
             world.run();
-            replace(&world, 2);
+            world.take_place_of(2);
         } else {
-            replace(&world, 2);
+            world.take_place_of(2);
             world.call_off_move();
             world.read_all_tables();
             world.run();
@@ -316,7 +304,7 @@ fn a_moved_group_keeps_messages_for_members_at_a_dead_node() {
             let member = move_while_members_die(&world, &topic, stage);
             assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success, "{stage}, {qos:?}");
             assert_eq!(world.gauges().kept_deals, 1, "{stage}, {qos:?}: it waits");
-            replace(&world, 3);
+            world.take_place_of(3);
             comes_to(&world, member);
         }
     }
@@ -329,7 +317,7 @@ fn a_moved_group_without_members_is_forgotten_in_the_end() {
         let topic = group_at(&world, 0);
         let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
         let member = move_while_members_die(&world, &topic, stage);
-        replace(&world, 3);
+        world.take_place_of(3);
         let client = world.connect(member.accept_on(2));
         assert_eq!(client.unsubscribe(&format!("$share/group/{topic}")), [ReasonCode::Success]);
         assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::NoMatchingSubscribers, "{stage}");
@@ -353,7 +341,7 @@ fn a_group_deals_once_if_its_next_home_dies_early() {
         world.fall_unnoticed(1, usize::MAX, 0);
         world.run();
         assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success, "{qos:?} at node {at}");
-        replace(&world, 1);
+        world.take_place_of(1);
         comes_to(&world, member);
     }
 }
@@ -387,7 +375,7 @@ fn a_returned_message_goes_to_its_keeper_after_a_move() {
         world.run();
         world.fall_unnoticed(3, usize::MAX, 0);
         world.run();
-        replace(&world, 3);
+        world.take_place_of(3);
         world.advance(minutes(5));
         assert_eq!(other.payloads(), ["x"], "node {unheard} has not heard of it");
         assert_eq!(world.gauges().kept_deals, 0);
@@ -416,7 +404,7 @@ fn a_deal_to_a_client_that_left_is_dealt_on_unless_it_arrived() {
         world.run();
         let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
         other.subscribe(&filter, ExactlyOnce);
-        replace(&world, 3);
+        world.take_place_of(3);
         world.advance(minutes(5));
         assert_eq!(other.payloads().len(), usize::from(!arrives), "it came to the client: {arrives}");
         assert_eq!(world.gauges().kept_deals, 0);
@@ -452,6 +440,16 @@ fn with_member_elsewhere(world: &World) -> (String, Connecting, Client) {
     (topic, member, publisher)
 }
 
+/// A message is dealt to the member. Under way stays its answer if the message arrives, else the message.
+fn deal_under_way(world: &World, [home, dealer]: [u16; 2], arrives: bool, topic: &str, publisher: &Client) {
+    if arrives {
+        world.hold(home, dealer);
+    } else {
+        world.hold(dealer, home);
+    }
+    assert_eq!(publisher.publish(message(topic, "x").qos2()), ReasonCode::Success);
+}
+
 /// Another member at node 2 has joined since.
 fn with_another(world: &World, topic: &str) -> Client {
     let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
@@ -474,12 +472,7 @@ fn a_message_on_a_lost_link_stays_if_a_move_is_cancelled() {
     for arrives in [true, false] {
         let world = four();
         let (topic, member, publisher) = with_member_elsewhere(&world);
-        if arrives {
-            world.hold(0, 2);
-        } else {
-            world.hold(2, 0);
-        }
-        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        deal_under_way(&world, [0, 2], arrives, &topic, &publisher);
         world.break_link(0, 2, 0);
         world.run();
         // The session comes to the node that deals for its group, which gives it the message.
@@ -500,12 +493,7 @@ fn a_message_waits_for_a_member_that_has_not_come() {
     for arrives in [true, false] {
         let world = four();
         let (topic, member, publisher) = with_member_elsewhere(&world);
-        if arrives {
-            world.hold(0, 2);
-        } else {
-            world.hold(2, 0);
-        }
-        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        deal_under_way(&world, [0, 2], arrives, &topic, &publisher);
         world.break_link(0, 2, 0);
         world.run();
         // The message is under way to the next home of the session when the move is called off.
@@ -558,12 +546,7 @@ fn a_group_keeps_a_message_for_another_shard_of_its_node() {
         let topic = group_at(&world, 2);
         let member = member_at(&world, 1, &topic);
         let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
-        if arrives {
-            world.hold(1, 2);
-        } else {
-            world.hold(2, 1);
-        }
-        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        deal_under_way(&world, [1, 2], arrives, &topic, &publisher);
         world.break_link(0, 1, 0);
         world.run();
         world.begin_move(0, 1, &member.client_id);
@@ -586,9 +569,7 @@ fn a_deal_comes_once_if_its_home_is_killed_after_handing_over() {
         let topic = group_at(&world, 0);
         let members = ["one ", "other "].map(|name| v5(&world.name_on(3, name)).clean(false).expiry(u32::MAX));
         for member in &members {
-            let client = world.connect(member.clone());
-            client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
-            client.lose();
+            world.absent_subscriber(member.clone(), &format!("$share/group/{topic}"), ExactlyOnce);
         }
         let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
         let client = world.connect(publisher.clone());

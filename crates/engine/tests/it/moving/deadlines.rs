@@ -6,9 +6,7 @@ use super::*;
 fn a_message_expires_by_the_clock_on_the_wall() {
     for (from, to) in MOVES {
         let here = World::new(from);
-        let client = here.connect(v5("a").lasting());
-        client.subscribe("t", AtLeastOnce);
-        client.lose();
+        here.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
         let publisher = here.connect(v5("p"));
         for expiry in [40, 100] {
             publisher.publish(message("t", expiry.to_string()).qos1().expiry(expiry));
@@ -30,9 +28,7 @@ fn a_step_of_the_clock_within_the_new_place_changes_nothing() {
     moved(
         seconds(10),
         |here| {
-            let client = here.connect(v5("a").expiry(100));
-            client.subscribe("t", AtLeastOnce);
-            client.lose();
+            here.absent_subscriber(v5("a").expiry(100), "t", AtLeastOnce);
             here.connect(v5("p")).publish(message("t", "x").qos1().expiry(50));
         },
         |there, ()| {

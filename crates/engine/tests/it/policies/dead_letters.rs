@@ -77,9 +77,7 @@ fn qos_0_for_offline_clients_become_dead_letters_on_request() {
     everywhere_with(wants(&[Reason::OfflineQos0]), |world| {
         let reader = world.connect(v5("reader"));
         reader.subscribe("$DEAD/#", AtMostOnce);
-        let subscriber = world.connect(v5("s").lasting());
-        subscriber.subscribe("t", AtLeastOnce);
-        subscriber.lose();
+        world.absent_subscriber(v5("s").lasting(), "t", AtLeastOnce);
         world.connect(v5("p")).publish(message("t", "gone"));
         assert_eq!(letters(&reader), [("offline_qos0".to_owned(), "gone".to_owned())]);
         assert_eq!(world.dropped(Reason::OfflineQos0), 1);

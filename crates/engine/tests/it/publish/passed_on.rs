@@ -98,9 +98,7 @@ fn a_message_that_expires_between_shards_is_not_delivered() {
 #[test]
 fn an_expiry_survives_a_step_of_the_wall_clock() {
     everywhere(|world| {
-        let subscriber = world.connect(v5("subscriber").lasting());
-        subscriber.subscribe("t", AtLeastOnce);
-        subscriber.lose();
+        world.absent_subscriber(v5("subscriber").lasting(), "t", AtLeastOnce);
         world.connect(v5("publisher")).publish(message("t", "x").qos1().expiry(100));
         world.step_wall_clock(-1_000_000_000);
         world.advance(seconds(10));

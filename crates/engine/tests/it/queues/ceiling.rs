@@ -19,9 +19,7 @@ fn new_work_is_refused_only_above_the_memory_ceiling() {
         let publisher = world.connect(v5("p"));
         for number in 0..10 {
             let name = format!("s{number}");
-            let subscriber = world.connect(v5(&name).lasting());
-            subscriber.subscribe(&name, AtLeastOnce);
-            subscriber.lose();
+            world.absent_subscriber(v5(&name).lasting(), &name, AtLeastOnce);
         }
         for number in 0..1000 {
             publisher.publish(message(&format!("s{}", number % 10), vec![b'x'; 1000]).qos1());
@@ -37,9 +35,7 @@ fn new_work_is_refused_only_above_the_memory_ceiling() {
 #[test]
 fn a_shard_full_of_waiting_messages_lets_their_readers_in() {
     let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
-    let subscriber = world.connect(v5("s").lasting());
-    subscriber.subscribe("t", AtLeastOnce);
-    subscriber.lose();
+    world.absent_subscriber(v5("s").lasting(), "t", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     for _ in 0..100 {
         publisher.publish(message("t", vec![b'x'; 1000]).qos1());
@@ -80,9 +76,7 @@ fn a_lowered_ceiling_refuses_no_client_that_empties_its_queue() {
         settings.limits.memory_ceiling = 50_000;
         world.engine(0, |engine, _| engine.control().set_limits(&settings));
     };
-    let client = world.connect(v5("a").lasting());
-    client.subscribe("t", AtLeastOnce);
-    client.lose();
+    world.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
     let publisher = world.connect(v5("p"));
     for _ in 0..20 {
         publisher.publish(message("t", vec![b'x'; 10_000]).qos1());

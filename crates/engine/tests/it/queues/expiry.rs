@@ -80,9 +80,7 @@ fn expired_messages_make_room_in_bytes() {
             settings.queue.max_bytes = 10_000;
         };
         everywhere_with(settings, |world| {
-            let away = world.connect(v5("away").lasting());
-            away.subscribe("t/#", AtLeastOnce);
-            away.lose();
+            world.absent_subscriber(v5("away").lasting(), "t/#", AtLeastOnce);
             let publisher = world.connect(v5("p"));
             world.advance(500);
             for number in 0..2 {
