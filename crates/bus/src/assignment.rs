@@ -1,9 +1,13 @@
 //! Who of a group has which partition: a table that all members see and change by compare-and-swap.
 //!
 //! A member shows that it lives by counting up. No clocks are compared: a member is given up when its count has stood
-//! still for a lease by the watcher's own clock, and gives itself up a lease after it *began* the last change that
-//! succeeded, which is always earlier. A partition changes its member only when its present one has released it or was
-//! given up.
+//! still for a lease by the watcher's own clock, and lets its partitions go a lease after it *began* the last change
+//! that succeeded, which is always earlier. A partition changes its member only when its present one has released it or
+//! was given up.
+//!
+//! While the log of the group takes no record, as in an election of its servers, no member can count up. That time does
+//! not count against members, and a member whose lease ends in it is one as before if the log, when it goes on, still
+//! has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,6 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Partition;
 use crate::membership::Holdings;
+
+/// A living member changes the table several times in a lease. A table that stays the same for longer than this part of
+/// a lease says that the log takes no record.
+const STANDSTILL_PART: u32 = 3;
 
 /// The table of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,8 +109,11 @@ pub(crate) struct Seat {
     partitions: u32,
     lease: Duration,
     max_release_time: Duration,
-    /// For each other member its pulse, and since when it has been the same.
+    /// For each other member its pulse, and since when it has been the same, later by the time in which the log took no
+    /// record.
     seen: BTreeMap<String, (Pulse, Instant)>,
+    /// When the last table came.
+    table_at: Option<Instant>,
     /// An earlier life of this process: it may take that one's place, and waits for all others of its name.
     former: Option<u64>,
     entered: bool,
@@ -121,6 +132,7 @@ impl Seat {
             lease,
             max_release_time,
             seen: BTreeMap::new(),
+            table_at: None,
             former: None,
             entered: false,
             valid_until: None,
@@ -145,6 +157,20 @@ impl Seat {
     /// When the next partition is let go though its user has not released it.
     pub(crate) fn next_taken(&self) -> Option<Instant> {
         self.losing.values().copied().min()
+    }
+
+    /// A table was accepted. Members could not count up before it for as long as the log took no record.
+    pub(crate) fn note_table(&mut self, now: Instant) {
+        let counted = self.counted_until(now);
+        for (_, since) in self.seen.values_mut() {
+            *since = (*since + now.saturating_duration_since(counted)).min(now);
+        }
+        self.table_at = Some(now);
+    }
+
+    /// Until when time counts against members that do not count up.
+    fn counted_until(&self, now: Instant) -> Instant {
+        self.table_at.map_or(now, |table_at| now.min(table_at + self.lease / STANDSTILL_PART))
     }
 
     /// When the lease is over.
@@ -172,13 +198,14 @@ impl Seat {
     /// Removes members that have stood still for too long.
     fn bury(&mut self, wish: &mut Table, now: Instant) {
         self.seen.retain(|name, _| wish.members.contains_key(name));
+        let counted = self.counted_until(now);
         for (name, pulse) in wish.members.clone() {
             let seen = self.seen.entry(name.clone()).or_insert((pulse, now));
             if !pulse.stands_still_since(&seen.0) {
                 *seen = (pulse, now);
             }
             let is_mine = name == self.name && pulse.life == self.life;
-            if !is_mine && now.saturating_duration_since(seen.1) >= self.lease {
+            if !is_mine && counted.saturating_duration_since(seen.1) >= self.lease {
                 wish.members.remove(&name);
                 wish.free(|holder| holder == name);
                 // A member that returns starts again: the length of its absence does not count.
@@ -247,7 +274,7 @@ impl Seat {
         holdings.agree(valid_until, &held, |partition| self.losing.contains_key(&partition));
     }
 
-    /// Gives everything up when the lease is over, or when the name is another process's.
+    /// Lets the partitions go when the lease is over.
     pub(crate) fn expire(&mut self, now: Instant, holdings: &Holdings) {
         if self.valid_until.is_some_and(|until| now >= until) {
             self.valid_until = None;
@@ -257,12 +284,12 @@ impl Seat {
         }
     }
 
-    /// Gives everything up before the lease is over.
+    /// The membership is lost: the table is without this life, or another process has the name.
     pub(crate) fn give_up(&mut self, holdings: &Holdings) {
         self.valid_until = None;
         self.losing.clear();
         self.released.clear();
-        holdings.lapse();
+        holdings.lose_membership();
     }
 }
 

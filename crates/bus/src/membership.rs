@@ -21,7 +21,8 @@ pub struct Member {
 /// A time in which a member is one without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenure {
-    /// Which one: another number says that the membership was lost meanwhile, however shortly.
+    /// Which one: another number says that the membership was lost meanwhile, however shortly. A lease that ended while
+    /// the group could not give the member up leaves the number as it is.
     pub number: u64,
     /// When it ends, unless it is renewed before. Others give the member up later than this by their own clocks.
     pub until: Instant,
@@ -60,9 +61,11 @@ struct Inner {
     told: BTreeMap<Partition, (u64, Standing)>,
     members: Vec<Member>,
     leases: u64,
-    /// Until when the member is one, and how often it has ceased to be one.
+    /// Until when the member is certainly one.
     valid_until: Option<Instant>,
-    lapses: u64,
+    /// Whether the group has had it without a break since it became a member, and how often it has lost it.
+    is_member: bool,
+    losses: u64,
 }
 
 impl Inner {
@@ -102,6 +105,7 @@ impl Holdings {
     pub(crate) fn agree(&self, until: Instant, held: &BTreeSet<Partition>, is_losing: impl Fn(Partition) -> bool) {
         let changed = {
             let mut inner = self.inner();
+            inner.is_member = true;
             let mut changed = inner.valid_until.replace(until).is_none();
             let before = inner.actual.len();
             inner.actual.retain(|partition, _| held.contains(partition));
@@ -119,16 +123,27 @@ impl Holdings {
         }
     }
 
-    /// The membership has lapsed.
+    /// The lease is over. Others may have given the member up, which it reads in the log.
     pub(crate) fn lapse(&self) {
+        let ended = self.inner().valid_until.take().is_some();
+        self.end(ended);
+    }
+
+    /// The membership is lost: the table of the group is without this member, or was it.
+    pub(crate) fn lose_membership(&self) {
         let ended = {
             let mut inner = self.inner();
-            let ended = inner.valid_until.take().is_some();
-            inner.lapses += u64::from(ended);
+            inner.valid_until = None;
+            let ended = std::mem::take(&mut inner.is_member);
+            inner.losses += u64::from(ended);
             ended
         };
+        self.end(ended);
+    }
+
+    fn end(&self, has_changed: bool) {
         self.lose_all();
-        if ended {
+        if has_changed {
             (self.wake)();
         }
     }
@@ -220,10 +235,16 @@ impl Membership {
         self.incarnation
     }
 
-    /// The time until which this is certainly a member; `None` while it is not.
+    /// The time until which this is certainly a member; `None` while that is not certain. It may be a member all the
+    /// same: then the tenure continues with its number when the group is reached again.
     pub fn tenure(&self) -> Option<Tenure> {
         let inner = self.holdings.inner();
-        inner.valid_until.filter(|until| *until > Instant::now()).map(|until| Tenure { number: inner.lapses, until })
+        inner.valid_until.filter(|until| *until > Instant::now()).map(|until| Tenure { number: inner.losses, until })
+    }
+
+    /// How often the membership was lost: the number of the tenure that lasts, or of the next one.
+    pub fn losses(&self) -> u64 {
+        self.holdings.inner().losses
     }
 
     /// The changes since the last call. A change that was undone meanwhile is left out.

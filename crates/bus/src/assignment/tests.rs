@@ -36,9 +36,13 @@ impl World {
         if let Some(wish) = one.member.wish(&self.table, asked) {
             self.table = wish;
             one.member.agreed(&self.table, asked, self.now, &one.holdings);
+            for other in self.members.values_mut() {
+                other.member.note_table(self.now);
+            }
         } else {
             one.member.give_up(&one.holdings);
         }
+        let Some(one) = self.members.get_mut(name) else { return };
         for (partition, losing) in one.holdings.held() {
             if losing {
                 one.member.release(partition);
@@ -187,4 +191,38 @@ fn a_table_without_leases_is_read_and_keeps_no_member_alive() {
     assert_eq!(rewritten.leases().collect::<Vec<_>>(), [None]);
     let wish = watcher.wish(&rewritten, now + LEASE).unwrap();
     assert_eq!(wish.members().collect::<Vec<_>>(), [("b", 2)], "it has not beaten for a lease");
+}
+
+/// The members of a table, after a change by a seat at this time.
+fn members_after(seat: &mut Seat, table: &mut Table, now: Instant) -> Vec<String> {
+    *table = seat.wish(table, now).unwrap();
+    table.members().map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn time_without_a_record_does_not_count_against_members() {
+    let (mut now, release) = (Instant::now(), Duration::from_secs(3));
+    let [mut a, mut b] = [("a", 1), ("b", 2)].map(|(name, life)| Seat::new(name, life, 1, LEASE, release));
+    let mut table = Table::default();
+    for _ in 0..2 {
+        for seat in [&mut a, &mut b] {
+            let _ = members_after(seat, &mut table, now);
+        }
+        a.note_table(now);
+        b.note_table(now);
+        now += LEASE / 4;
+    }
+    // The servers elect a leader for three leases. A wish of that time may become the next table.
+    now += LEASE * 3;
+    assert_eq!(members_after(&mut a, &mut table.clone(), now), ["a", "b"], "b could not count up, either");
+    a.note_table(now);
+    assert_eq!(members_after(&mut a, &mut table, now), ["a", "b"], "the log goes on");
+    // From now on only b does not count up.
+    let since = now;
+    while members_after(&mut a, &mut table, now) == ["a", "b"] {
+        a.note_table(now);
+        now += LEASE / 4;
+    }
+    let lasted = now - since;
+    assert!((LEASE / 4..=LEASE).contains(&lasted), "{lasted:?}");
 }

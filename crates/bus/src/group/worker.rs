@@ -168,6 +168,9 @@ impl Worker {
         let was = self.accepted.table.clone();
         let accepted = self.accepted.judge(record.position, &proposal);
         let now = Instant::now();
+        if accepted {
+            self.seat.note_table(now);
+        }
         let asked = self.pending.filter(|(number, _)| proposal.life == self.life && proposal.number == *number);
         self.caught_up |= asked.is_some();
         // A table without this life says nothing about the members before it: the log was lost, or others have given
@@ -185,7 +188,8 @@ impl Worker {
             self.pending = None;
             if accepted {
                 self.seat.agreed(&self.accepted.table, asked, now, &self.holdings);
-                let beat = now + self.beat();
+                // A lease counts from the time of asking, so an answer that was late is followed at once.
+                let beat = (asked + self.beat()).max(now);
                 self.next_turn = self.seat.next_taken().map_or(beat, |taken| taken.min(beat));
                 self.trim(record.position);
             } else {
@@ -334,7 +338,12 @@ mod tests {
 
         /// The worker reads a proposal that it has written.
         fn read_own(&mut self, position: u64, base: Option<u64>, number: u64, table: &Table) {
-            self.pending = Some((number, Instant::now()));
+            self.read_own_asked(position, base, number, table, Instant::now());
+        }
+
+        /// The same of one that it began to write then.
+        fn read_own_asked(&mut self, position: u64, base: Option<u64>, number: u64, table: &Table, asked: Instant) {
+            self.pending = Some((number, asked));
             self.read_proposal(position, base, OWN, number, table);
         }
     }
@@ -374,5 +383,44 @@ mod tests {
         worker.open();
         worker.read_own(1, None, 2, &of_own);
         assert_eq!(seen(&membership), (Some(1), 1));
+    }
+
+    #[test]
+    fn a_late_answer_is_followed_by_the_next_beat_at_once() {
+        let mut worker = worker();
+        let of_own = worker.seat.wish(&Table::default(), Instant::now()).unwrap();
+        let asked = Instant::now();
+        worker.read_own_asked(7, None, 1, &of_own, asked);
+        assert_eq!(worker.next_turn, asked + worker.beat());
+        // Nine tenths of the lease are over when the log goes on.
+        let late = Instant::now().checked_sub(LEASE / 10 * 9).unwrap();
+        worker.read_own_asked(8, Some(7), 2, &of_own, late);
+        assert!(worker.next_turn <= Instant::now());
+    }
+
+    #[test]
+    fn a_member_that_the_log_still_has_continues_after_its_lease() {
+        let mut worker = worker();
+        let (_, left) = channel();
+        let membership = crate::Membership::new(Arc::clone(&worker.holdings), OWN, Box::new(|_| {}), left);
+        let of_own = worker.seat.wish(&Table::default(), Instant::now()).unwrap();
+        worker.read_own(7, None, 1, &of_own);
+        assert_eq!((seen(&membership).0, membership.held().len()), (Some(0), 1));
+        worker.seat.expire(Instant::now() + LEASE, &worker.holdings);
+        assert_eq!((seen(&membership).0, membership.held().len(), membership.losses()), (None, 0, 0));
+        // An answer that is too late keeps the place, and is no lease.
+        let late = Instant::now().checked_sub(LEASE).unwrap();
+        worker.read_own_asked(8, Some(7), 2, &of_own, late);
+        assert_eq!((seen(&membership).0, membership.losses()), (None, 0));
+        worker.read_own(9, Some(8), 3, &of_own);
+        assert_eq!((seen(&membership).0, membership.held().len()), (Some(0), 1));
+        // Another member gives this one up after its lease.
+        worker.seat.expire(Instant::now() + LEASE, &worker.holdings);
+        let of_other = seat("b", OTHER).wish(&Table::default(), Instant::now()).unwrap();
+        worker.read_proposal(10, Some(9), OTHER, 1, &of_other);
+        assert_eq!((seen(&membership).0, membership.losses()), (None, 1));
+        let both = worker.seat.wish(&of_other, Instant::now()).unwrap();
+        worker.read_own(11, Some(10), 4, &both);
+        assert_eq!(seen(&membership).0, Some(1));
     }
 }

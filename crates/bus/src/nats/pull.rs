@@ -36,6 +36,8 @@ pub(super) struct Pull {
     left: usize,
     /// Whether one has come.
     has_begun: bool,
+    /// Whether the server has said anything.
+    is_answered: bool,
     ends: Instant,
     /// When the last word came, and after which time without one the consumer is gone with its server.
     heard: Instant,
@@ -86,7 +88,20 @@ impl Pull {
         let config = BatchConfig { batch: records, max_bytes, expires, idle_heartbeat, ..BatchConfig::default() };
         consumer.request_batch(config, inbox).await.map_err(PullError::Request)?;
         let heard = Instant::now();
-        Ok(Self { subscriber, left: records, has_begun: false, ends: heard + EXPIRES + GRACE, heard, patience })
+        Ok(Self {
+            subscriber,
+            left: records,
+            has_begun: false,
+            is_answered: false,
+            ends: heard + EXPIRES + GRACE,
+            heard,
+            patience,
+        })
+    }
+
+    /// Whether the server has said anything.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
     }
 
     /// The next record; `None` when no more follow. A caller that stops waiting misses nothing.
@@ -100,7 +115,7 @@ impl Pull {
                 return (silent < self.ends).then_some(Err(PullError::Silent));
             };
             let message = message?;
-            self.heard = Instant::now();
+            (self.heard, self.is_answered) = (Instant::now(), true);
             if message.reply.as_ref().is_some_and(|reply| reply.starts_with(ACKNOWLEDGEMENTS)) {
                 self.left -= 1;
                 self.has_begun = true;

@@ -6,23 +6,29 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer as Consumer};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::message;
 use super::naming;
-use super::pull::{LONGEST_SILENCE, Pull};
+use super::pull::{LONGEST_SILENCE, Pull, PullError};
 use super::server::{Failure, Server, bounds_in, told};
 use super::silence;
+use super::unreadable::Stored;
 use crate::backend::Target;
 use crate::feed::Feed;
-use crate::{BusError, Keep, Position, Tally};
+use crate::{BusError, Keep, Position, Record, Tally};
 
 /// How long is waited before reading begins again after an error.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// How often a request for a consumer is sent again. An election of a leader drops the requests before it, and a server that
+/// has just died may be chosen for the consumer.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Failed starts at a position after which the record there is examined.
 const STUCK_AFTER: u32 = 3;
-/// The most times that failed starts double the patience with a server.
+/// The most times that silence doubles the patience with a server.
 const MAX_DOUBLINGS: u32 = 4;
 /// The time limit of this look.
 const LOOKS_FOR: Duration = Duration::from_secs(5);
@@ -64,39 +70,72 @@ enum End {
     Done,
     /// Another consumer is to be made.
     Again(String),
+    /// The same: its server became silent, after answers or without any.
+    Silent { is_answered: bool },
+}
+
+/// Starts of reading at one position.
+#[derive(Clone, Copy, Debug)]
+struct Starts {
+    at: Position,
+    failed: u32,
+    /// How many consumers in a row have said nothing.
+    unanswered: u32,
+}
+
+impl Starts {
+    fn new(at: Position) -> Self {
+        Self { at, failed: 0, unanswered: 0 }
+    }
+
+    /// A start has failed, and the next one is at this position.
+    fn fail(&mut self, next: Position, end: &End) {
+        if self.at != next {
+            *self = Self::new(next);
+        }
+        self.failed += 1;
+        match end {
+            End::Silent { is_answered: true } => self.unanswered = 0,
+            End::Silent { is_answered: false } => self.unanswered += 1,
+            End::Again(_) | End::Done => {}
+        }
+    }
+
+    /// How long the server of a consumer may be silent. Each consumer that says nothing doubles it, so that a large record
+    /// comes over a slow network, too. A server that answered and then became silent is not slow, and a log without new
+    /// records waits no longer for it than another one.
+    fn patience(&self, lease: Duration) -> Duration {
+        let doubled = silence::patience(lease).saturating_mul(1 << self.unanswered.min(MAX_DOUBLINGS));
+        doubled.min(LONGEST_SILENCE)
+    }
 }
 
 impl ReaderTask {
     pub(super) async fn run(self) {
-        let mut begun = (self.feed.next(), 0);
+        let mut starts = Starts::new(self.feed.next());
         while !self.feed.has_ended() {
+            let patience = starts.patience(self.server.settings.lease);
             let end = match self.start().await {
-                Ok((consumer, reading)) => self.follow(&consumer, reading, self.patience(begun.1)).await,
+                Ok((consumer, reading)) => self.follow(&consumer, reading, patience).await,
                 Err(end) => end,
             };
-            match end {
+            match &end {
                 End::Done => return,
-                End::Again(reason) => {
-                    tracing::debug!(place = %self.target.place, reason, "reading begins again");
-                    let next = self.feed.next();
-                    begun = if begun.0 == next { (next, begun.1 + 1) } else { (next, 1) };
-                    if begun.1 >= STUCK_AFTER {
-                        self.step_over(next).await;
-                    }
-                    tokio::select! {
-                        () = sleep(AGAIN_AFTER) => {}
-                        () = self.room.notified() => {}
-                    }
+                End::Again(reason) => tracing::debug!(place = %self.target.place, reason, "reading begins again"),
+                End::Silent { .. } => {
+                    tracing::debug!(place = %self.target.place, "a server is silent; reading begins again");
                 }
             }
+            let next = self.feed.next();
+            starts.fail(next, &end);
+            if starts.failed >= STUCK_AFTER {
+                self.step_over(next).await;
+            }
+            tokio::select! {
+                () = sleep(AGAIN_AFTER) => {}
+                () = self.room.notified() => {}
+            }
         }
-    }
-
-    /// How long the server of a consumer may be silent: each failed start at a position doubles it, so that a large record
-    /// comes over a slow network, too.
-    fn patience(&self, failed: u32) -> Duration {
-        let doubled = silence::patience(self.server.settings.lease).saturating_mul(1 << failed.min(MAX_DOUBLINGS));
-        doubled.min(LONGEST_SILENCE)
     }
 
     /// Takes the next message if the client cannot read it and would stay at it for ever.
@@ -157,15 +196,58 @@ impl ReaderTask {
             ..Config::default()
         };
         let stream = naming::stream(&self.server.settings.prefix, &self.target.place.log, self.target.place.partition);
-        let making = self.server.context.create_consumer_on_stream(config, stream);
-        let consumer = timeout(silence::patience(self.server.settings.lease), making).await;
-        let consumer = consumer.map_err(|_| End::Again("no server makes a consumer".to_owned()))?;
-        let consumer = consumer.map_err(|error| End::Again(told(&error)))?;
         let mut reading = Reading { end: bounds.next, delivered: 0, is_beginning, lags: false };
+        let consumer = self.make_consumer(&config, &stream, &mut reading).await?;
         if consumer.cached_info().num_pending == 0 {
             self.settle(&mut reading).await?;
         }
         Ok((consumer, reading))
+    }
+
+    /// The first consumer that a server makes; the servers forget the others. While none does, as in an election of the
+    /// leader that places them, records are read one by one: the leader of the stream is another one.
+    async fn make_consumer(&self, config: &Config, stream: &str, reading: &mut Reading) -> Result<Consumer, End> {
+        let begun = Instant::now();
+        let patience = silence::patience(self.server.settings.lease);
+        let mut asked = FuturesUnordered::new();
+        let mut asks_at = begun;
+        while begun.elapsed() < patience {
+            if Instant::now() >= asks_at {
+                asks_at = Instant::now() + ASK_EVERY;
+                asked.push(self.server.context.create_consumer_on_stream(config.clone(), stream.to_owned()));
+            }
+            tokio::select! {
+                Some(made) = asked.next() => return made.map_err(|error| End::Again(told(&error))),
+                () = sleep(AGAIN_AFTER) => self.read_one_by_one(reading).await?,
+            }
+        }
+        Err(End::Again("no server makes a consumer".to_owned()))
+    }
+
+    /// Takes the records that the leader of the stream has, as far as there is room and it answers soon.
+    async fn read_one_by_one(&self, reading: &mut Reading) -> Result<(), End> {
+        let deadline = Instant::now() + ASK_EVERY;
+        while self.feed.has_room() && Instant::now() < deadline {
+            let stored = self.server.stored(&self.target.place, self.feed.next(), deadline).await;
+            // A record whose headers cannot be read is left to the consumer.
+            let Ok(Some(Stored { position, headers: Some(headers), payload })) = stored else { return Ok(()) };
+            self.reach(reading, position)?;
+            self.take(position, message::record_of(position, Some(&headers), payload), reading);
+            self.feed.wake();
+        }
+        Ok(())
+    }
+
+    /// Takes a record, or a claim, which is none.
+    fn take(&self, position: Position, record: Option<Record>, reading: &mut Reading) {
+        match record {
+            Some(record) => {
+                // After the first record only records trimmed from now on are missing.
+                reading.is_beginning = false;
+                self.feed.push(record);
+            }
+            None => self.feed.pass(position.next()),
+        }
     }
 
     /// The replica that is read has nothing more. It may lag behind the leader of the stream, which is asked: the end is
@@ -198,6 +280,7 @@ impl ReaderTask {
     async fn follow(&self, consumer: &Consumer, mut reading: Reading, patience: Duration) -> End {
         let mut turns = self.server.turns.clone();
         turns.mark_unchanged();
+        let mut is_answered = false;
         loop {
             while !self.feed.has_room() && !self.feed.has_ended() {
                 self.room.notified().await;
@@ -229,11 +312,17 @@ impl ReaderTask {
                     }
                 };
                 match next {
-                    None => break,
+                    None => {
+                        is_answered |= pull.is_answered();
+                        break;
+                    }
                     Some(Ok(message)) => match self.put(&message, &mut reading).await {
                         Ok(()) => {}
                         Err(end) => return end,
                     },
+                    Some(Err(PullError::Silent)) => {
+                        return End::Silent { is_answered: is_answered || pull.is_answered() };
+                    }
                     Some(Err(error)) => return End::Again(error.to_string()),
                 }
             }
@@ -248,14 +337,8 @@ impl ReaderTask {
         }
         let position = Position(info.stream_sequence);
         self.reach(reading, position)?;
-        match message::record_of(position, message.headers.as_ref(), message.payload.clone()) {
-            Some(record) => {
-                // After the first record only records trimmed from now on are missing.
-                reading.is_beginning = false;
-                self.feed.push(record);
-            }
-            None => self.feed.pass(position.next()),
-        }
+        let record = message::record_of(position, message.headers.as_ref(), message.payload.clone());
+        self.take(position, record, reading);
         if info.pending == 0 {
             self.settle(reading).await?;
         }
@@ -273,6 +356,26 @@ fn lags(end: Position, leaders_next: Option<Position>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_unanswered_consumers_make_a_reader_patient() {
+        let (lease, at) = (Duration::from_secs(12), Position(7));
+        let mut starts = Starts::new(at);
+        let usual = starts.patience(lease);
+        let changed = End::Again("the connection has changed".to_owned());
+        for _ in 0..10 {
+            starts.fail(at, &changed);
+            starts.fail(at, &End::Silent { is_answered: true });
+        }
+        assert_eq!((starts.failed, starts.patience(lease)), (20, usual), "a log without new records");
+        starts.fail(at, &End::Silent { is_answered: false });
+        starts.fail(at, &changed);
+        assert_eq!(starts.patience(lease), usual * 2, "a large record on its way");
+        starts.fail(at, &End::Silent { is_answered: false });
+        assert_eq!(starts.patience(lease), usual * 4);
+        starts.fail(at.next(), &changed);
+        assert_eq!((starts.failed, starts.patience(lease)), (1, usual));
+    }
 
     #[test]
     fn a_replica_without_records_that_the_leader_has_lags() {

@@ -188,15 +188,18 @@ impl Control {
     }
 
     /// Renews the lease, or begins a new life when the membership was lost, for however short a time: others may work
-    /// by now the partitions of this node.
+    /// by now the partitions of this node. A lease that ends while the group still has this node ends no life: until it
+    /// is renewed, shards acknowledge nothing.
     fn keep_membership(&mut self) {
         let Some(life) = &mut self.life else { return self.begin_life() };
         let now = Instant::now();
         let is_given_up = self.table.given_up.get(self.setup.name.as_str()) == Some(&self.own.life);
-        match (life.membership.tenure().filter(|_| !is_given_up), life.tenure) {
-            (Some(tenure), None) => life.tenure = Some((tenure.number, now)),
-            (Some(tenure), Some((number, _))) if tenure.number == number => {}
+        let (tenure, losses) = (life.membership.tenure(), life.membership.losses());
+        match (tenure, life.tenure) {
             (None, None) => return,
+            (Some(_), None) if is_given_up => return,
+            (Some(tenure), None) => life.tenure = Some((tenure.number, now)),
+            (_, Some((number, _))) if losses == number && !is_given_up => {}
             _ => {
                 tracing::warn!("the node lost its membership of the cluster; it serves no client until it rejoins");
                 let before = life.membership.incarnation();
@@ -211,7 +214,7 @@ impl Control {
                 return self.begin_life();
             }
         }
-        if let Some(tenure) = life.membership.tenure() {
+        if let Some(tenure) = tenure.filter(|tenure| tenure.number == losses) {
             self.shared.renew(life.membership.incarnation(), tenure.until);
         }
         if let Some((tenure, _)) = life.tenure {
@@ -256,8 +259,11 @@ impl Control {
         (self.tables, self.table_read, self.logged) = (Following::default(), Position::START, 0);
     }
 
+    /// Since when this node has been a member without a break; `None` also while its lease has ended.
     fn member_since(&self) -> Option<Instant> {
-        self.life.as_ref()?.tenure.map(|(_, since)| since)
+        let life = self.life.as_ref()?;
+        life.membership.tenure()?;
+        life.tenure.map(|(_, since)| since)
     }
 
     fn read_adverts(&mut self) {

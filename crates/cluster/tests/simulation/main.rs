@@ -284,7 +284,9 @@ impl World {
             self.hear(index);
         }
         let node = &self.nodes[index];
-        if node.lease_until != 0 && node.lease_until <= now {
+        let is_lost = self.group.get(&node.name).is_none_or(|(life, _)| *life != node.life);
+        if node.lease_until != 0 && node.lease_until <= now && node.cut_until <= now && is_lost {
+            // The group has given it up. A node that the group still has continues when it hears of its next beat.
             let life = node.life;
             return self.begin_life(index, Some(life));
         }
@@ -337,7 +339,7 @@ impl World {
         node.next_beat = now + BEAT;
         // It was asked for a little earlier than it is accepted, and heard of a little later.
         node.answer = Some((now + self.random.below(5), now - self.random.below(3).min(now)));
-        self.group.retain(|_, (_, seen)| now.saturating_sub(*seen) < LEASE);
+        self.group.retain(|name, (_, seen)| *name == node.name || now.saturating_sub(*seen) < LEASE);
         self.group.insert(node.name.clone(), (node.life, now));
     }
 

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, BusError, LogSpec, Position};
+use tidegate_bus::{Append, BusError, LogSpec, Position, Settings};
 
 use super::Nats;
-use crate::Deployment;
-use crate::client::{Client, log, place, text};
+use crate::client::{Client, log, place, text, until};
+use crate::{Deployment, Outages, settings};
 
 /// Free ports, all different.
 fn free_ports<const N: usize>() -> [u16; N] {
@@ -85,6 +87,36 @@ fn a_reader_at_a_replica_that_lags_misses_nothing() {
     for reader in &mut readers {
         assert_eq!(reader.take(1).map(|records| records[0].position), Ok(last));
     }
+}
+
+/// Servers without a leader elect another one after 4 to 9 s, counted from the last word of it.
+const SHORT_LEASE: Duration = Duration::from_secs(6);
+/// The stream of the group that the test joins.
+const GROUP_STREAM: &str = "$JS.API.STREAM.INFO.tidegate_group-nodes_0";
+
+#[test]
+fn members_outlast_the_election_of_another_leader() {
+    let mut servers = three();
+    create(&Client(servers[0].bus()));
+    let short = || Settings { lease: SHORT_LEASE, ..settings() };
+    let clients = servers.each_ref().map(|server| Client(server.bus_with(short(), Arc::new(|_| {}))));
+    let members: Vec<_> =
+        clients.iter().zip(["a", "b", "c"]).map(|(client, name)| client.join("nodes", name, 1)).collect();
+    for (membership, bell) in &members {
+        until(bell, "all members", || (membership.tenure().is_some() && membership.members().len() == 3).then_some(()));
+    }
+    let stream = ask(&servers[0], GROUP_STREAM);
+    let leader = (0..3).find(|number| stream.contains(&format!("\"leader\":\"n{number}\""))).expect("a leader");
+    let before: u64 = members.iter().map(|(membership, _)| membership.losses()).sum();
+    servers[leader].kill();
+    let killed = Instant::now();
+    for (membership, bell) in &members {
+        until(bell, "a lease that began after the election", || {
+            membership.tenure().filter(|tenure| tenure.until > killed + SHORT_LEASE).map(drop)
+        });
+    }
+    let after: u64 = members.iter().map(|(membership, _)| membership.losses()).sum();
+    assert_eq!(after, before, "none could give another one up, and each continues");
 }
 
 #[test]

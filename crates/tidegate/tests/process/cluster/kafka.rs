@@ -175,7 +175,7 @@ fn nodes_on_kafka_are_one_broker_through_join_stop_and_death() {
 #[test]
 fn clients_stay_connected_while_kafka_is_away_beyond_a_lease() {
     let mut cluster = Cluster::of(2, "10s", Some(Folder::new()), Box::new(Kafka::start()), &[]);
-    super::outage::outlast(&mut cluster, 12_000);
+    let _ = super::outage::outlast(&mut cluster, 12_000);
 }
 
 /// `[cluster]` sets how to connect to the bus: for the nodes' groups and tables, and for their stores.

@@ -81,8 +81,8 @@ fn outage(milliseconds: u64) -> u64 {
 }
 
 /// Kills the bus for a time longer than a lease, while one client publishes by one node and another subscribes by the
-/// other.
-pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
+/// other. Returns how many memberships the nodes have lost.
+pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) -> u64 {
     // Each is at home at the node that it is not connected to, and both are connected to both.
     let ids = [cluster.id_at(B, "publisher"), cluster.id_at(A, "subscriber")];
     let publisher = Device::connect(cluster.port(A), &ids[0]);
@@ -94,14 +94,13 @@ pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
     thread::scope(|scope| {
         let publishing = scope.spawn(|| publisher.publish(&stop, &pongs));
         let taking = scope.spawn(|| subscriber.take(&done, || *number.lock().unwrap()));
-        // On a busy machine one may have lost it before.
-        let lost_before = [A, B].map(|at| cluster.lost_memberships(at));
-        let lapsed = |cluster: &Cluster| {
-            [A, B].iter().zip(&lost_before).all(|(at, before)| cluster.lost_memberships(*at) > *before)
-        };
+        // On a busy machine one may have lost its membership before.
+        let lost = |cluster: &Cluster| cluster.lost_memberships(A) + cluster.lost_memberships(B);
+        let lost_before = lost(cluster);
         cluster.bus.kill();
         let killed = Instant::now();
-        until("both have lost their membership", || lapsed(cluster).then_some(()));
+        let lapsed = || [A, B].iter().all(|at| cluster.view(*at)["member"] == false);
+        until("the ends of both leases", || lapsed().then_some(()));
         pongs.store(false, Ordering::SeqCst);
         until("pings are answered", || pongs.load(Ordering::SeqCst).then_some(()));
         pause(outage(milliseconds).saturating_sub(killed.elapsed().as_millis() as u64));
@@ -118,5 +117,6 @@ pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
         done.store(true, Ordering::SeqCst);
         let (got, all) = (taking.join().unwrap(), *number.lock().unwrap());
         assert_eq!(got, (1..=all).collect::<Vec<u16>>(), "each once, in their order");
-    });
+        lost(cluster) - lost_before
+    })
 }
