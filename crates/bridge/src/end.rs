@@ -106,6 +106,7 @@ pub(crate) fn options(bridge: &BridgeSettings, end: &EndSettings) -> Options {
     options.max_queued_messages = MAX_WAITING;
     options.max_queued_bytes = MAX_WAITING_BYTES;
     options.acknowledgement = Acknowledgement::Manual;
+    options.knows_released = true;
     options.properties.receive_maximum = NonZeroU16::new(bridge.window.get());
     options.properties.session_expiry_interval = Some(bridge.session_expiry);
     options

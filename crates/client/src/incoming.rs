@@ -5,6 +5,28 @@ use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::{PacketId, QoS, ReasonCode};
 
 use crate::message::{ConnectionNumber, Delivery};
+use crate::released::{Digest, Place, Released};
+
+/// A message of QoS 1 or 2 as it arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving {
+    pub(crate) packet_id: PacketId,
+    pub(crate) qos: QoS,
+    pub(crate) dup: bool,
+    /// The size of its payload.
+    pub(crate) bytes: usize,
+    /// Its content, where a server may send it again after its PUBREL.
+    pub(crate) digest: Option<Digest>,
+}
+
+/// A message of QoS 2 whose PUBREC was sent.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    /// Whether it counts against the Receive Maximum of the present connection.
+    counts: bool,
+    pub_rec: Place,
+    digest: Option<Digest>,
+}
 
 /// A message that has been given to the owner and is not acknowledged to the server.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +35,7 @@ struct Unacknowledged {
     qos: QoS,
     /// The size of its payload.
     bytes: usize,
+    digest: Option<Digest>,
     /// The connection on which the owner got it.
     given_on: ConnectionNumber,
     /// The owner's decision, once it is made.
@@ -102,9 +125,11 @@ pub(crate) struct Incoming {
     /// Messages of QoS 2 that the owner has from an earlier connection and that the server will send again, since
     /// they were not acknowledged there.
     held: BTreeMap<PacketId, Unacknowledged>,
-    /// Messages of QoS 2 whose PUBREC was sent and whose PUBREL has not arrived, and whether each counts against the
-    /// Receive Maximum of the present connection. They outlive the connection, so that no message is delivered twice.
-    received: BTreeMap<PacketId, bool>,
+    /// Messages of QoS 2 whose PUBREC was sent and whose PUBREL has not arrived. They outlive the connection, so that no
+    /// message is delivered twice.
+    received: BTreeMap<PacketId, Received>,
+    /// Messages of QoS 2 whose PUBREL has arrived.
+    released: Released,
     /// How many messages count against the Receive Maximum.
     counted: usize,
     /// Bytes of the payloads in `unacknowledged`.
@@ -125,9 +150,10 @@ impl Incoming {
         self.known = Default::default();
         self.carried.clear();
         self.bytes = 0;
-        for counts in self.received.values_mut() {
-            *counts = false;
+        for received in self.received.values_mut() {
+            received.counts = false;
         }
+        self.released.resume();
         self.counted = 0;
     }
 
@@ -141,15 +167,9 @@ impl Incoming {
         self.beyond
     }
 
-    /// A message of QoS 1 or 2 with a payload of `bytes` has arrived on connection `now_on`.
-    pub(crate) fn arrive(
-        &mut self,
-        packet_id: PacketId,
-        qos: QoS,
-        bytes: usize,
-        now_on: ConnectionNumber,
-        window: Window,
-    ) -> Arrival {
+    /// A message of QoS 1 or 2 has arrived on connection `now_on`.
+    pub(crate) fn arrive(&mut self, message: Arriving, now_on: ConnectionNumber, window: Window) -> Arrival {
+        let Arriving { packet_id, qos, dup, bytes, digest } = message;
         if self.known_of(qos).contains(packet_id) {
             return Arrival::Known;
         }
@@ -160,9 +180,9 @@ impl Incoming {
             self.beyond += 1;
         }
         if qos == QoS::ExactlyOnce {
-            if let Some(counts) = self.received.get_mut(&packet_id) {
-                self.counted += usize::from(!*counts);
-                *counts = true;
+            if let Some(received) = self.received.get_mut(&packet_id) {
+                self.counted += usize::from(!received.counts);
+                (received.counts, received.pub_rec) = (true, self.released.next_place());
                 return Arrival::Received;
             }
             if let Some(held) = self.held.remove(&packet_id) {
@@ -170,9 +190,20 @@ impl Incoming {
                 self.carried.insert(packet_id, position);
                 return Arrival::Known;
             }
+            if digest.is_some_and(|digest| self.released.is_repeated(packet_id, dup, digest)) {
+                self.counted += 1;
+                self.receive(packet_id, digest);
+                return Arrival::Received;
+            }
         }
-        let position = self.push(Unacknowledged { packet_id, qos, bytes, given_on: now_on, reason: None });
+        let position = self.push(Unacknowledged { packet_id, qos, bytes, digest, given_on: now_on, reason: None });
         Arrival::Deliver { position }
+    }
+
+    /// The PUBREC of a message is sent.
+    fn receive(&mut self, packet_id: PacketId, digest: Option<Digest>) {
+        let pub_rec = self.released.next_place();
+        self.received.insert(packet_id, Received { counts: true, pub_rec, digest });
     }
 
     fn known_of(&mut self, qos: QoS) -> &mut PacketIdSet {
@@ -223,7 +254,7 @@ impl Incoming {
             if reason.is_error() {
                 self.counted -= 1;
             } else {
-                self.received.insert(entry.packet_id, true);
+                self.receive(entry.packet_id, entry.digest);
             }
             return Some(Acknowledge::ExactlyOnce(entry.packet_id, reason));
         }
@@ -233,8 +264,12 @@ impl Incoming {
 
     /// The server releases a Packet Identifier. Returns whether it was waiting for that.
     pub(crate) fn release(&mut self, packet_id: PacketId) -> bool {
-        let counts = self.received.remove(&packet_id);
-        self.counted -= usize::from(counts == Some(true));
-        counts.is_some()
+        let Some(Received { counts, pub_rec, digest }) = self.received.remove(&packet_id) else { return false };
+        self.counted -= usize::from(counts);
+        self.released.answered(pub_rec);
+        if let Some(digest) = digest {
+            self.released.complete(packet_id, digest);
+        }
+        true
     }
 }

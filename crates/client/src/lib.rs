@@ -26,6 +26,7 @@ mod outgoing;
 mod output;
 mod packet_ids;
 mod publish;
+mod released;
 mod releases;
 mod subscription;
 mod topic;

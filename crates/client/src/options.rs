@@ -53,6 +53,10 @@ pub struct Options {
     pub max_messages_beyond: u16,
     /// The same bound in bytes of payloads that the client has not acknowledged.
     pub max_bytes_beyond: usize,
+    /// Recognise a message of QoS 2 that the server has released and sends again on the next connection, as Mosquitto 2.0
+    /// does: same Packet Identifier, DUP, and content. It is acknowledged and not delivered. By the standard it is a
+    /// new message.
+    pub knows_released: bool,
     /// Who acknowledges messages of QoS 1 and 2.
     pub acknowledgement: Acknowledgement,
     /// Report each packet as an [`Event::Trace`](crate::Event).
@@ -79,6 +83,7 @@ impl Options {
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_queued_messages: 1_000,
             max_queued_bytes: 16 << 20,
+            knows_released: false,
             max_messages_beyond: MAX_MESSAGES_BEYOND,
             max_bytes_beyond: MAX_BYTES_BEYOND,
             acknowledgement: Acknowledgement::Automatic,

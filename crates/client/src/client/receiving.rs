@@ -7,8 +7,9 @@ use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, R
 use super::Client;
 use super::wire::Wire;
 use crate::aliases::InboundAliases;
-use crate::incoming::{Acknowledge, Arrival, Incoming, Window};
+use crate::incoming::{Acknowledge, Arrival, Arriving, Incoming, Window};
 use crate::message::ConnectionNumber;
+use crate::released::Digest;
 use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, TopicNameBuf};
 
 impl Client {
@@ -97,7 +98,10 @@ impl Receiving {
             bytes_beyond: wire.options.max_bytes_beyond,
         };
         let before = self.incoming.beyond();
-        let arrival = self.incoming.arrive(packet_id, packet.qos, packet.payload.len(), self.connection, window);
+        let digest = wire.options.knows_released.then(|| Digest::of(packet, topic.as_str()));
+        let (qos, dup, bytes) = (packet.qos, packet.dup, packet.payload.len());
+        let arriving = Arriving { packet_id, qos, dup, bytes, digest };
+        let arrival = self.incoming.arrive(arriving, self.connection, window);
         if self.incoming.beyond() > before {
             wire.push(Event::BeyondReceiveMaximum);
         }

@@ -120,6 +120,49 @@ fn qos_2_is_delivered_once_over_connections() {
     }
 }
 
+/// A client of Mosquitto that has got the values 1 and 2 of a topic, and whose connection is lost before Mosquitto has the
+/// PUBCOMP of the first one.
+fn with_released(knows_released: bool) -> Script {
+    let mut options = options(Version::V311);
+    options.knows_released = knows_released;
+    let mut script = Script::accepted(options, ACCEPTED);
+    script.receive(b"\x34\x06\0\x01t\0\x011");
+    script.message();
+    script.receive(&[0x62, 2, 0, 1]);
+    script.receive(b"\x34\x06\0\x01t\0\x022");
+    assert_eq!(script.message().payload, b"2");
+    assert_eq!(script.sent(), [0x50, 2, 0, 1, 0x70, 2, 0, 1, 0x50, 2, 0, 2]);
+    script.lose_connection();
+    script.reconnect(RESUMED);
+    script
+}
+
+#[test]
+fn a_released_message_that_is_sent_again_is_known() {
+    let mut script = with_released(true);
+    for _ in 0..2 {
+        script.receive(b"\x3c\x06\0\x01t\0\x011");
+        assert_eq!((script.client.poll_event(), script.sent()), (None, vec![0x50, 2, 0, 1]));
+    }
+    script.receive(&[0x62, 2, 0, 1]);
+    assert_eq!(script.sent(), [0x70, 2, 0, 1]);
+    // The next message under this identifier, and one of another content.
+    for next in [b"\x34\x06\0\x01t\0\x011", b"\x3c\x06\0\x01t\0\x013"] {
+        script.receive(next);
+        assert_eq!(script.message().payload, next[7..]);
+        script.receive(&[0x62, 2, 0, 1]);
+        script.lose_connection();
+        script.reconnect(RESUMED);
+    }
+}
+
+#[test]
+fn a_released_identifier_is_free_by_the_standard() {
+    let mut script = with_released(false);
+    script.receive(b"\x3c\x06\0\x01t\0\x011");
+    assert_eq!(script.message().payload, b"1");
+}
+
 #[test]
 fn a_new_session_delivers_a_known_identifier_again() {
     let mut script = Script::connected(Version::V311);

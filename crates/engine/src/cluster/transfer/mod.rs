@@ -314,6 +314,14 @@ impl Transfers {
         self.noted.keep(|id| self.leaving.values().any(|leaving| leaving.id == id));
     }
 
+    /// These partitions had left this shard and do not come back: groups deal no messages to their sessions here.
+    pub(crate) fn leave_again(&mut self, partitions: Partitions) {
+        for partition in partitions.iter() {
+            let has_left = Leaving { id: 0, uncut: Shards::default(), link_lost: false, is_given: true };
+            self.leaving.insert(partition, has_left);
+        }
+    }
+
     /// Whether the images of a partition were given out.
     pub(crate) fn leaves(&self, partition: PartitionId) -> bool {
         self.leaving.contains_key(&partition)

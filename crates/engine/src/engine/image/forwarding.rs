@@ -190,8 +190,8 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Partitions do not come after all or have left, and this process continues to forward messages for them. Their
-    /// sessions stay, since they say which messages these are. Groups get back the messages dealt to arriving ones. It is
-    /// called on each shard.
+    /// sessions stay, since they say which messages these are. Groups get back the messages dealt to arriving ones, and deal
+    /// them none from now on. It is called on each shard.
     pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
@@ -200,6 +200,7 @@ impl<'e> OrchestratorMoves<'e> {
         let arriving = partitions.iter().filter(|partition| coming.contains_key(partition));
         let arriving = arriving.fold(Partitions::default(), |all, partition| all.with(Partitions::of(partition)));
         let aside = moving!(engine).abandon_transfers(arriving);
+        engine.state.transfers.leave_again(engine.place.own(arriving));
         engine.handover.forget(now, &mut engine.state.journal, partitions);
         engine.handover.tell_departures(&mut engine.state);
         dealing!(engine).give_back_aside(now, aside);

@@ -2,3 +2,4 @@
 
 mod homes;
 mod passing;
+mod waiting;

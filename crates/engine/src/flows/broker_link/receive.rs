@@ -121,6 +121,9 @@ impl Publishing<'_> {
         if home == self.links.place.shard {
             return self.retain_from_fleet(now, &mut publication, false).unwrap_or(false);
         }
+        if let Some(id) = id {
+            self.broker_links.settlement.newest_brought.note(topic, (id.entered, id.number));
+        }
         let source = Source::inside(self.links.place.shard, now);
         reach!(self).send_to_home(&mut publication, &source, home);
         true

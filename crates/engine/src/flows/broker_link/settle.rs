@@ -12,6 +12,7 @@ use crate::journal::keys::Key;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::broker_link::id::MessageId;
+use crate::orchestrator::broker_link::newest::NewestBrought;
 use crate::orchestrator::broker_link::passed::is_recognised;
 use crate::orchestrator::broker_link::receive::version_of;
 use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
@@ -52,7 +53,7 @@ fn newest_values(broker_link: &BrokerLink, flow: Option<&Flow>) -> NewestValues 
 fn behind_newer(
     now: Now,
     settings: &Settings,
-    store: &RetainedStore,
+    (store, brought): (&RetainedStore, &NewestBrought),
     values: &NewestValues,
     message: MessageRef,
 ) -> MessageRef {
@@ -66,7 +67,8 @@ fn behind_newer(
         let next = version_of(message.properties()).saturating_add(1);
         Some(!is_it && store.has_as_new(now, tenant, topic, next))
     };
-    if values.get(message.topic()) > entered(&message).as_ref() || is_kept_newer() == Some(true) {
+    let newest = values.get(message.topic()).max(brought.of(message.topic()));
+    if newest > entered(&message).as_ref() || is_kept_newer() == Some(true) {
         message.publication().unretained().keep()
     } else {
         message
@@ -172,7 +174,8 @@ impl BrokerLinking<'_> {
                 self.deliver_here(now, key, &message);
             }
             Some(message) if wanted => {
-                let message = behind_newer(now, &self.state.settings, &self.retaining.store, values, message);
+                let known = (&self.retaining.store, &self.broker_links.settlement.newest_brought);
+                let message = behind_newer(now, &self.state.settings, known, values, message);
                 dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere);
             }
             _ => self.broker_links.settlement.resends.forget(id),
@@ -213,8 +216,9 @@ impl BrokerLinking<'_> {
             self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
             if is_recognised(&id, newest) {
                 if let Some(delivery) = in_flight.delivery.as_mut() {
-                    let (settings, store) = (&self.state.settings, &self.retaining.store);
-                    delivery.message = behind_newer(now, settings, store, &values, delivery.message.clone());
+                    let known = (&self.retaining.store, &self.broker_links.settlement.newest_brought);
+                    let message = delivery.message.clone();
+                    delivery.message = behind_newer(now, &self.state.settings, known, &values, message);
                 }
                 dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
             } else {

@@ -41,6 +41,7 @@ pub(crate) mod former;
 pub(crate) mod id;
 mod leave;
 pub(crate) mod life;
+pub(crate) mod newest;
 pub(crate) mod opening;
 pub(crate) mod order;
 pub(crate) mod packet_limits;
@@ -77,6 +78,7 @@ pub(crate) use filters::{FilterSync, WantedFilters};
 use former::{Continued, Former};
 use id::sequence::{IdReader, IdWriter};
 use id::{MessageId, SeenIds};
+use newest::NewestBrought;
 use opening::Opening;
 pub(crate) use order::Hold;
 use packet_limits::{LenLimit, PacketLimit};
@@ -166,6 +168,7 @@ pub(crate) struct Settlement {
     /// Messages that no broker brings back, at the end of the packet at hand.
     pub(crate) for_here: Vec<(BrokerLinkKey, MessageRef)>,
     pub(crate) seen: SeenIds,
+    pub(crate) newest_brought: NewestBrought,
     /// The ids of messages that brokers bring.
     pub(crate) brought: IdReader,
     /// The ids of messages that brokers acknowledge.

@@ -233,20 +233,23 @@ fn an_expired_message_is_not_sent_again() {
 
 #[test]
 fn an_older_value_sent_again_late_replaces_no_newer_one() {
-    for newer_returns in [true, false] {
-        let world = World::with(1, |settings| fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash));
+    // The home of the topic is the shard with the connections to brokers, or another one.
+    for (newer_returns, shards) in [(true, 1), (false, 1), (true, 2), (false, 2)] {
+        let policy = tidegate_engine::RoutingPolicy::TopicHash;
+        let world = World::with(shards, |settings| fleet_settings(settings, policy));
+        let topic = world.name_on(shards - 1, "t");
         let a = world.broker("a");
         let client = world.connect(v5("c"));
-        client.subscribe("t", AtLeastOnce);
+        client.subscribe(&topic, AtLeastOnce);
         a.now(|ways| ways.loses = true);
-        client.publish(message("t", "older").qos1().retain());
+        client.publish(message(&topic, "older").qos1().retain());
         a.now(|ways| ways.loses = false);
         world.advance(seconds(6));
         a.now(|ways| ways.withholds_messages = !newer_returns);
-        client.publish(message("t", "newer").qos1().retain());
+        client.publish(message(&topic, "newer").qos1().retain());
         world.advance(seconds(6));
         assert_eq!(a.payloads(), ["older", "newer", "older"], "it did not come back in time");
-        assert_eq!(a.kept("t").as_deref(), Some("newer"));
+        assert_eq!(a.kept(&topic).as_deref(), Some("newer"), "{shards} shards");
         a.now(|ways| ways.withholds_messages = false);
         assert_eq!(client.payloads(), ["newer", "older"]);
         assert_eq!(a.owed(), 0);

@@ -80,7 +80,9 @@ impl Run {
                 OrchestratorMoves::of(engine).end_forwarding(now, id, partitions);
                 engine.moves().release_partitions(now, partitions);
             });
-            self.members[to].world.engine(0, |engine, now| engine.moves().release_partitions(now, partitions));
+            if !is_forwarded {
+                self.members[to].world.engine(0, |engine, now| engine.moves().release_partitions(now, partitions));
+            }
             return;
         }
         if self.random.percent(10) {
