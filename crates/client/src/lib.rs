@@ -27,6 +27,7 @@ mod output;
 mod packet_ids;
 mod publish;
 mod releases;
+mod spares;
 mod subscription;
 mod topic;
 mod trace;
