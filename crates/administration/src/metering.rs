@@ -110,6 +110,13 @@ impl Kept {
         Ok(())
     }
 
+    /// Adds the usage of earlier processes; that of this one does not go into the books.
+    fn pause(mut self) -> io::Result<()> {
+        self.begins = None;
+        self.settle()?;
+        self.books.pause()
+    }
+
     /// Adds the usage since the last entry.
     fn book(&mut self, now: &BTreeMap<String, (Counted, Present)>) -> Result<(), ControlError> {
         let unwritten =
@@ -340,11 +347,18 @@ impl Metering {
         let of_tenant = |left: &LeftUsage| tenant_name(&tenancy, left.tenant);
         let tenants = Kept::open(directory, Payers::Tenants, &runs, of_tenant)?;
         let of_user = |left: &LeftUsage| user_payer(&tenant_name(&tenancy, left.tenant), &left.user);
-        let users = config
-            .hub
-            .usage_by_user
-            .then(|| Kept::open(directory, Payers::Users { unnamed: without_user }, &runs, of_user))
-            .transpose()?;
+        let of_users = || Kept::open(directory, Payers::Users { unnamed: without_user }, &runs, of_user);
+        let users = if config.hub.usage_by_user {
+            Some(of_users()?)
+        } else {
+            let are_there = |directory: &&String| Path::new(directory).join(tidegate_meter::USERS_FILE).exists();
+            if let Some(directory) = directory.filter(are_there) {
+                // Nothing else adds what earlier processes have left in the store for them.
+                let unwritten = |source| MeteringError::Books { directory: directory.clone(), source };
+                of_users()?.pause().map_err(unwritten)?;
+            }
+            None
+        };
         // Without a data directory the configuration has no records.
         let mut records = match directory {
             Some(directory) => usage_records(config, directory)?,

@@ -200,8 +200,9 @@ impl Client {
         }
         if frame.packet_type() == PacketType::Publish && self.wire.is_connected() {
             let mut pairs = ReceivedPairs::new(self.wire.options.mark);
-            let pair = |name: &str, value: &str| pairs.add(name, value);
-            let packet = Publish::decode_with_pairs(version, frame.first_byte, frame.body, pair)?;
+            let packet = Publish::decode_with_pairs(version, frame.first_byte, frame.body, |name, value| {
+                pairs.add(name, value);
+            })?;
             self.receiving.handle_publish(now, &packet, pairs, &mut self.wire)?;
         } else {
             self.handle_packet(now, &Packet::decode(version, &frame)?)?;

@@ -28,6 +28,7 @@ mod packet_ids;
 mod publish;
 mod released;
 mod releases;
+mod spares;
 mod subscription;
 mod topic;
 mod trace;

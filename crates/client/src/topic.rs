@@ -23,6 +23,22 @@ impl TopicNameBuf {
         &self.0
     }
 
+    /// Takes another name, which has been checked, in the same memory.
+    pub(crate) fn set_checked(&mut self, name: &str) {
+        self.0.clear();
+        self.0.push_str(name);
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// No name yet.
+    pub(crate) const fn unset() -> Self {
+        Self(String::new())
+    }
+
     /// The name as the codec takes it. It has been checked, so there is no error in practice.
     pub(crate) fn as_name(&self) -> Result<TopicName<'_>, TopicError> {
         TopicName::new(&self.0)

@@ -7,6 +7,7 @@
 //! - `archive` keeps the messages of a pipeline on the disk of its broker, for a replay, and `segments` writes the files of
 //!   archives and histories.
 //! - `headers` brings properties of MQTT 5 to headers of other systems and back.
+//! - `spares` keeps the memory of messages and records that have ended.
 //! - `log` is the log of a pipeline on a bus: the sink of a broker that forwards, and the source of `tidegate hub --bus`.
 //! - `run` puts pipelines on threads: one with the source and the core, one for each lane of a sink.
 //!
@@ -39,6 +40,8 @@ mod sinks;
 #[cfg(feature = "pipelines")]
 mod sources;
 #[cfg(feature = "pipelines")]
+mod spares;
+#[cfg(feature = "pipelines")]
 mod steps;
 #[cfg(feature = "pipelines")]
 mod time;
@@ -55,7 +58,7 @@ pub use format::{FileFormat, Format};
 #[cfg(feature = "pipelines")]
 pub use log::{LogSettings, MAX_PIPELINE_NAME, NamesError};
 #[cfg(feature = "pipelines")]
-pub use message::{FieldName, HOPS_PROPERTY, MAX_HOPS, Message, ORIGIN_PROPERTY, Origin};
+pub use message::{FieldName, HOPS_PROPERTY, MAX_HOPS, Message, ORIGIN_PROPERTY};
 #[cfg(feature = "pipelines")]
 pub use open_error::{OpenError, TrustError};
 #[cfg(feature = "pipelines")]

@@ -25,6 +25,8 @@ pub const FILE: &str = "usage";
 pub const USERS_FILE: &str = "usage-users";
 /// Records of the books of users, all periods together.
 const MAX_USER_RECORDS: usize = 500_000;
+/// The number of a run whose usage does not go into the books.
+const NO_RUN: u64 = 0;
 /// Only the owner may read and write it.
 const MODE: u32 = 0o600;
 /// Bytes that are appended before periods are merged; more, when the file is larger than that after merging.
@@ -85,7 +87,7 @@ impl Run {
                 self.booked.entry(record.payer.clone()).or_default().add(&record.amounts);
                 self.may_be_over |= self.number == 0;
             }
-            Line::Run(number) => *self = Self { number: *number, ..Self::default() },
+            Line::Run(number) => *self = Self { number: *number, may_be_over: *number == NO_RUN, ..Self::default() },
             Line::Booked { payer, amounts } => drop(self.booked.insert(payer.clone(), *amounts)),
         }
     }
@@ -201,6 +203,14 @@ impl Books {
     /// When the file cannot be written; then it has not begun.
     pub fn begin_run(&mut self, number: u64) -> io::Result<()> {
         self.append(vec![Line::Run(number)])
+    }
+
+    /// Runs begin whose usage does not go into the books, so [`Self::settle`] leaves them out.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn pause(&mut self) -> io::Result<()> {
+        if self.run.number == NO_RUN { Ok(()) } else { self.begin_run(NO_RUN) }
     }
 
     /// Adds the usage that the store has of an earlier run and that is not in the books, to the period of `at_s`, Unix

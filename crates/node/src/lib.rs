@@ -110,7 +110,7 @@ pub use memory::program_pages::release_program_pages;
 pub use memory::room::TooLittleMemory;
 pub use memory::share_allocator_arena;
 pub use moves::ahead::QueuePart;
-pub use node::{Node, StartError, Stopped};
+pub use node::{HeldStore, Node, StartError, Stopped};
 pub use observer::{Answer, ContinuedClient, Observer, Occasion, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
 pub use orders::Door;

@@ -1,6 +1,7 @@
 //! Starting and stopping: from settings to running shards, and back.
 
 mod listening;
+mod stopped;
 mod ways;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -13,7 +14,7 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Restored, ShardId, TenantId, Usage};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Restored, ShardId};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
@@ -36,6 +37,7 @@ use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 use listening::{Listening, listen, spread, spread_quic};
+pub use stopped::{HeldStore, Stopped};
 use ways::{commits_of, start_links};
 
 /// Why a node did not start. All started parts were stopped.
@@ -97,19 +99,6 @@ pub enum StartError {
         /// The error of the operating system.
         source: io::Error,
     },
-}
-
-/// How a node stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stopped {
-    /// Whether every client was notified and all output was written in time.
-    pub drained: bool,
-    /// Shards whose thread had panicked.
-    pub failed: Vec<ShardId>,
-    /// The usage of each tenant up to the end; empty if a shard did not answer any more.
-    pub usage: BTreeMap<TenantId, Usage>,
-    /// The usage of each user, where users are metered.
-    pub users: BTreeMap<(TenantId, Box<str>), Usage>,
 }
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
@@ -318,8 +307,8 @@ impl Node {
         }
         let (usage, users) =
             self.handle.report_by_user().map(|report| (report.usage, report.users)).unwrap_or_default();
-        let failed = self.end();
-        Stopped { drained, failed, usage, users }
+        let (failed, store) = self.end();
+        Stopped { drained, failed, store, usage, users }
     }
 
     /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that
@@ -354,16 +343,16 @@ impl Node {
         deadline <= self.clock.now().monotonic || self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Ends all threads and returns the shards that had panicked.
-    fn end(&mut self) -> Vec<ShardId> {
+    /// Ends all threads and returns the shards that had panicked, and the store.
+    fn end(&mut self) -> (Vec<ShardId>, HeldStore) {
         self.links = None;
         self.handle.tell_all(|| Admin::Exit);
         let threads = std::mem::take(&mut self.threads);
         let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
         let failed = ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect();
-        // Dropping it commits the batches that the shards have submitted.
-        self.store = None;
-        failed
+        // This commits the batches that the shards have submitted.
+        let store = self.store.take().and_then(Running::stop);
+        (failed, HeldStore(store))
     }
 }
 

@@ -119,7 +119,7 @@ impl Store {
             loads,
             writing: Some(writing),
             others: Vec::new(),
-            _lock: self.lock,
+            lock: Some(self.lock),
         };
         shared.work.ask(|wanted| wanted.reserve = true);
         running.others.push(spawn("store-load").spawn(move || threads::load(loader, &requests))?);
@@ -161,7 +161,7 @@ pub struct Running {
     loads: SyncSender<Request>,
     writing: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
-    _lock: LockGuard,
+    lock: Option<LockGuard>,
 }
 
 impl Running {
@@ -186,9 +186,10 @@ impl Running {
     }
 
     /// Commits the submitted batches, reports their commits, and ends the threads. A batch that the disk keeps refusing
-    /// is dropped after a few attempts; its commit is never reported.
-    pub fn stop(self) {
-        drop(self);
+    /// is dropped after a few attempts; its commit is never reported. No other process opens the store until the lock is
+    /// dropped.
+    pub fn stop(mut self) -> Option<LockGuard> {
+        self.lock.take()
     }
 }
 

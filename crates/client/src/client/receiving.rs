@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, ReasonCode};
+use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, ReasonCode, TopicName};
 
 use super::Client;
 use super::wire::Wire;
@@ -33,6 +33,11 @@ impl Client {
             (true, false) => ReasonCode::UnspecifiedError,
         };
         self.receiving.judge(now, delivery, reason_code, &mut self.wire);
+    }
+
+    /// Takes back a message that its owner has read: the next ones use its memory. It does not acknowledge the message.
+    pub fn reuse(&mut self, message: Box<Message>) {
+        self.wire.spares.put(message);
     }
 }
 
@@ -77,16 +82,14 @@ impl Receiving {
         &mut self,
         now: Instant,
         packet: &PublishPacket<'_>,
-        pairs: ReceivedPairs,
+        pairs: ReceivedPairs<'_>,
         wire: &mut Wire,
     ) -> Result<(), ProtocolError> {
         // The alias is looked at first: it holds even if the message turns out to be known.
-        let topic = packet.topic.map(TopicNameBuf::from);
-        let topic = match (topic, packet.properties.topic_alias) {
-            (topic, Some(alias)) => self.aliases.resolve(topic, alias)?,
-            (Some(topic), None) => topic,
-            (None, None) => return Err(tidegate_mqtt::DecodeError::MissingTopic.into()),
-        };
+        let resolve = |alias| self.aliases.resolve(packet.topic.map(TopicNameBuf::from), alias);
+        let aliased = packet.properties.topic_alias.map(resolve).transpose()?;
+        let topic = aliased.as_ref().map(TopicNameBuf::as_str).or(packet.topic.map(TopicName::as_str));
+        let topic = topic.ok_or(tidegate_mqtt::DecodeError::MissingTopic)?;
         let Some(packet_id) = packet.packet_id else {
             deliver(topic, packet, pairs, None, wire);
             return Ok(());
@@ -136,35 +139,46 @@ impl Receiving {
 }
 
 fn deliver(
-    topic: TopicNameBuf,
+    topic: &str,
     packet: &PublishPacket<'_>,
-    pairs: ReceivedPairs,
+    pairs: ReceivedPairs<'_>,
     delivery: Option<Delivery>,
     wire: &mut Wire,
 ) {
-    let properties = &packet.properties;
-    let subscription_identifiers = properties.subscription_identifiers.iter().collect();
-    let properties = MessageProperties {
-        payload_format: properties.payload_format,
-        message_expiry: properties.message_expiry,
-        content_type: properties.content_type.map(str::to_owned),
-        response_topic: properties.response_topic.map(TopicNameBuf::from),
-        correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
+    let mut message = wire.spares.take();
+    // By name, so that none is forgotten: the message may have been another one.
+    let Message {
+        topic: own_topic,
+        payload,
+        qos,
+        retain,
+        dup,
+        packet_id,
+        properties,
+        marked,
+        subscription_identifiers,
+        topic_alias,
+        delivery: own_delivery,
+    } = &mut *message;
+    own_topic.set_checked(topic);
+    payload.clear();
+    payload.extend_from_slice(packet.payload);
+    (*qos, *retain, *dup, *packet_id) = (packet.qos, packet.retain, packet.dup, packet.packet_id);
+    *properties = MessageProperties {
+        payload_format: packet.properties.payload_format,
+        message_expiry: packet.properties.message_expiry,
+        content_type: packet.properties.content_type.map(str::to_owned),
+        response_topic: packet.properties.response_topic.map(TopicNameBuf::from),
+        correlation_data: packet.properties.correlation_data.map(<[u8]>::to_vec),
         user_properties: pairs.others,
     };
-    wire.push(Event::Message(Box::new(Message {
-        topic,
-        payload: packet.payload.to_vec(),
-        qos: packet.qos,
-        retain: packet.retain,
-        dup: packet.dup,
-        packet_id: packet.packet_id,
-        properties,
-        marked: pairs.marked,
-        subscription_identifiers,
-        topic_alias: packet.properties.topic_alias,
-        delivery,
-    })));
+    *subscription_identifiers = packet.properties.subscription_identifiers.iter().collect();
+    (*topic_alias, *own_delivery) = (packet.properties.topic_alias, delivery);
+    match pairs.marked {
+        Some(value) => value.clone_into(marked.get_or_insert_default()),
+        None => *marked = None,
+    }
+    wire.push(Event::Message(message));
 }
 
 fn send_pubrec(now: Instant, packet_id: tidegate_mqtt::PacketId, wire: &mut Wire) {
@@ -175,23 +189,23 @@ fn send_pubrec(now: Instant, packet_id: tidegate_mqtt::PacketId, wire: &mut Wire
 
 /// The User Properties of a message: those with the name of the mark, and all others.
 #[derive(Debug)]
-pub(super) struct ReceivedPairs {
+pub(super) struct ReceivedPairs<'a> {
     mark: Option<&'static str>,
     /// The first value of the mark.
-    marked: Option<String>,
+    marked: Option<&'a str>,
     others: Vec<(String, String)>,
 }
 
-impl ReceivedPairs {
+impl<'a> ReceivedPairs<'a> {
     pub(super) fn new(mark: Option<&'static str>) -> Self {
         Self { mark, marked: None, others: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, name: &str, value: &str) {
+    pub(super) fn add(&mut self, name: &str, value: &'a str) {
         if self.mark != Some(name) {
             self.others.push((name.to_owned(), value.to_owned()));
         } else if self.marked.is_none() {
-            self.marked = Some(value.to_owned());
+            self.marked = Some(value);
         }
     }
 }

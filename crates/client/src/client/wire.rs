@@ -8,6 +8,7 @@ use tidegate_mqtt::{EncodeError, Packet, PacketType, PingReq, Version};
 use super::Phase;
 use crate::keep_alive::KeepAlive;
 use crate::output::Output;
+use crate::spares::Spares;
 use crate::{Direction, Event, Options, ServerLimits, Trace, trace};
 
 /// Owns the connection and the events, which all parts of a client add to.
@@ -20,6 +21,7 @@ pub(super) struct Wire {
     pub(super) keep_alive: KeepAlive,
     pub(super) output: Output,
     pub(super) events: VecDeque<Event>,
+    pub(super) spares: Spares,
 }
 
 impl Wire {
@@ -31,6 +33,7 @@ impl Wire {
             keep_alive: KeepAlive::new(0, now),
             output: Output::default(),
             events: VecDeque::new(),
+            spares: Spares::default(),
         }
     }
 

@@ -57,6 +57,26 @@ fn a_marked_property_comes_apart_from_the_others() {
 }
 
 #[test]
+fn a_message_in_used_memory_has_its_own_fields_alone() {
+    let own = Options { mark: Some("k"), ..options(Version::V5) };
+    let mut script = Script::accepted(own, crate::script::accepted(Version::V5));
+    // A payload format, a mark, another pair, and a subscription identifier.
+    let full = b"\x3b\x1f\0\x02tt\0\x07\x12\x01\x01\x26\0\x01j\0\x01u\x26\0\x01k\0\x01v\x0b\x05payload";
+    script.receive(&[&[full[0], full.len() as u8 - 2], &full[2..]].concat());
+    let before = script.message();
+    assert_eq!((before.marked.as_deref(), before.subscription_identifiers.as_slice()), (Some("v"), &[5][..]));
+    let place = before.payload.as_ptr();
+    script.client.reuse(Box::new(before));
+    let plain = b"\x30\x06\0\x01s\0pq";
+    script.receive(plain);
+    let message = script.message();
+    assert_eq!(message.payload.as_ptr(), place, "in the same memory");
+    let mut fresh = Script::accepted(options(Version::V5), crate::script::accepted(Version::V5));
+    fresh.receive(plain);
+    assert_eq!(message, fresh.message());
+}
+
+#[test]
 fn qos_1_is_acknowledged_at_once_or_when_the_owner_says_so() {
     let mut script = Script::connected(Version::V311);
     script.receive(b"\x32\x06\0\x01t\0\x01x");

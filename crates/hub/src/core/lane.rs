@@ -105,6 +105,8 @@ impl Tried {
 pub(super) struct Settled {
     /// The sink keeps these.
     pub(super) done: Vec<u64>,
+    /// Their records.
+    pub(super) records: Batch,
     /// The sink will never take this one.
     pub(super) poison: Option<(Item, String)>,
     /// The batch goes again.
@@ -270,7 +272,7 @@ impl Lane {
         match outcome {
             Outcome::Done => {
                 self.succeed();
-                Settled { done: batch.entries, ..Settled::default() }
+                Settled { done: batch.entries, records: batch.records, ..Settled::default() }
             }
             Outcome::Away(why) => self.retry(batch, why, now, chance),
             Outcome::Limited(why) if self.limited < MAX_LIMITED_RETRIES => {

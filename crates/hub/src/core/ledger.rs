@@ -110,7 +110,7 @@ pub(super) enum Confirmed<D> {
     /// Other sinks do not have it yet.
     Waits,
     /// None waits for it: its deliveries are to be acknowledged.
-    Done { tokens: Tokens<D>, dropped: bool, left_out: bool },
+    Done { tokens: Tokens<D>, dropped: bool, left_out: bool, message: Arc<Message> },
 }
 
 /// Entries by their numbers, which rise. They mostly leave in the order in which they came, so a place is found by the
@@ -273,7 +273,8 @@ impl<D> Ledger<D> {
                 self.remember(Arc::from(entry.message.id.as_str()), entry.come_again);
             }
         }
-        Confirmed::Done { tokens: entry.tokens, dropped: entry.dropped, left_out: entry.left_out }
+        let Entry { tokens, dropped, left_out, message, .. } = entry;
+        Confirmed::Done { tokens, dropped, left_out, message }
     }
 
     fn remember(&mut self, id: Arc<str>, deliveries: usize) {
@@ -353,7 +354,8 @@ mod tests {
         for number in 100..10_000 {
             let entry = add(&mut ledger, number);
             let tokens = Tokens::new(Some(number));
-            assert_eq!(ledger.confirm(entry), Confirmed::Done { tokens, dropped: false, left_out: false });
+            let Confirmed::Done { tokens: own, message, .. } = ledger.confirm(entry) else { panic!("it waits") };
+            assert_eq!((own, message.timestamp, Arc::strong_count(&message)), (tokens, number, 1));
             assert_eq!(ledger.confirm(entry), Confirmed::Waits, "it is confirmed once");
             assert!(ledger.entries.places.len() <= 2 + Entries::<u64>::MAX_EMPTY);
         }

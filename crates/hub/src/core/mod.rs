@@ -9,6 +9,7 @@
 mod lane;
 mod ledger;
 mod no_records;
+mod numbers;
 mod parked;
 mod reason;
 #[cfg(test)]
@@ -26,11 +27,13 @@ pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
 use self::no_records::NoRecords;
+pub use self::numbers::Numbers;
 use self::parked::{Parked, ParkedMessage};
 pub use self::reason::REASON_FIELD;
 use self::windows::Windows;
 use crate::message::{MAX_HOPS, Message};
 use crate::record::{Content, Record};
+use crate::spares::{SpareMessages, SpareRecords};
 use crate::steps::{Records, Steps};
 
 /// Where records go.
@@ -63,35 +66,6 @@ pub struct CoreSettings {
     pub max_held_bytes: usize,
     /// Where chance begins.
     pub seed: u64,
-}
-
-/// Counts of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
-    /// Taken from the broker.
-    pub taken: u64,
-    /// Confirmed by all sinks.
-    pub delivered: u64,
-    /// Confirmed by single sinks: a message with two sinks counts twice. Dead letters do not count.
-    pub sink_deliveries: u64,
-    /// Left out by a filter or by WHERE.
-    pub filtered: u64,
-    /// Not delivered: steps failed, or a sink refused. They are dead letters, where there is a place for these.
-    pub failed: u64,
-    /// The failed messages that became dead letters.
-    pub dead_letters: u64,
-    /// The failed messages that had passed [`MAX_HOPS`] pipelines.
-    pub looped: u64,
-    /// Batches that sinks have answered.
-    pub batches: u64,
-    /// The time that these took, milliseconds.
-    pub batch_ms: u64,
-    /// Batches that were tried once more.
-    pub retried: u64,
-    /// Windows that ended before their time, as there was no room for more messages.
-    pub ended_early: u64,
-    /// Messages of QoS 0 for which there was no room, and messages that a bus has removed by age before they were taken.
-    pub dropped: u64,
 }
 
 /// Records that go to a sink together. The thread of the sink drops its share before it reports the outcome, so that
@@ -166,6 +140,8 @@ pub struct Core<D> {
     numbers: Numbers,
     paused: bool,
     chance: SplitMix64,
+    spares: SpareRecords,
+    ended: SpareMessages,
 }
 
 impl<D> Core<D> {
@@ -193,6 +169,8 @@ impl<D> Core<D> {
             numbers: Numbers::default(),
             paused: false,
             chance,
+            spares: SpareRecords::default(),
+            ended: SpareMessages::default(),
         }
     }
 
@@ -246,7 +224,8 @@ impl<D> Core<D> {
                 let sinks = self.settings.sinks.len() - archives;
                 (entry.pending, entry.record_bytes) = (sinks * records.len() + archives, records.bytes);
                 let entry = self.ledger.add(entry);
-                for (place, record) in records.into_iter().map(Arc::new).enumerate() {
+                for (place, record) in records.into_iter().enumerate() {
+                    let record = self.spares.share(record);
                     for sink in 0..sinks + if place == 0 { archives } else { 0 } {
                         let lane = self.lane_of(sink, record.key());
                         self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
@@ -360,7 +339,8 @@ impl<D> Core<D> {
     }
 
     fn confirm(&mut self, entry: u64, delivered: bool) {
-        if let Confirmed::Done { tokens, dropped, left_out } = self.ledger.confirm(entry) {
+        if let Confirmed::Done { tokens, dropped, left_out, message } = self.ledger.confirm(entry) {
+            self.ended.put(message);
             self.numbers.delivered += u64::from(delivered && !left_out);
             self.acknowledge(tokens, if dropped { Ending::Dropped } else { Ending::Delivered });
             self.confirm_members(entry, delivered, dropped);
@@ -389,6 +369,9 @@ impl<D> Core<D> {
         self.numbers.retried += u64::from(settled.retried);
         if lane != dead && Some(lane) != self.archive() {
             self.numbers.sink_deliveries += settled.done.len() as u64;
+        }
+        for record in Arc::into_inner(settled.records).into_iter().flatten() {
+            self.spares.put(record);
         }
         for entry in settled.done {
             self.confirm(entry, lane != dead);
@@ -449,6 +432,11 @@ impl<D> Core<D> {
         }
         let windows = self.windows.as_ref().and_then(Windows::deadline);
         self.lanes.iter().filter_map(Lane::deadline).chain(windows).min()
+    }
+
+    /// A message that has ended, and whose memory may be used again.
+    pub(crate) fn next_ended(&mut self) -> Option<Arc<Message>> {
+        self.ended.pop()
     }
 
     /// Begins no batch while it is paused; batches under way come to their end.

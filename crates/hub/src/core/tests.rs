@@ -73,6 +73,21 @@ fn a_message_is_acknowledged_once_all_sinks_have_it() {
 }
 
 #[test]
+fn a_message_may_be_used_again_when_all_sinks_have_it() {
+    let mut core = core(2, 1, 10, false, &StepSettings::default());
+    let own = message(1, 0);
+    let place = Arc::as_ptr(&own);
+    core.take(5, 0, &own, Some((1, 0)));
+    drop(own);
+    drop(actions(&mut core, 5));
+    core.settle(6, 0, Outcome::Done);
+    assert_eq!(core.next_ended(), None, "the other sink still has it");
+    core.settle(7, 1, Outcome::Done);
+    assert_eq!(core.next_ended().as_ref().map(Arc::as_ptr), Some(place));
+    assert_eq!(core.next_ended(), None);
+}
+
+#[test]
 fn a_message_that_no_sink_keeps_ends_as_dropped() {
     for (dead, ending) in [(false, Ending::Dropped), (true, Ending::Delivered)] {
         let mut core = core(2, 1, 1, dead, &StepSettings::default());

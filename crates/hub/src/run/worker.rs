@@ -215,6 +215,9 @@ impl<S: Source> Worker<S> {
                 Action::Tell(news) => self.tell(news),
             }
         }
+        while let Some(message) = self.core.next_ended() {
+            self.source.reuse(message);
+        }
     }
 
     fn tell_trouble(&mut self, why: &dyn Display) {

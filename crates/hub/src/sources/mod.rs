@@ -98,6 +98,9 @@ pub trait Source: Send {
     /// message come again. A sender that waits for an answer receives the ending.
     fn acknowledge(&mut self, token: Self::Token, ending: Ending);
 
+    /// Takes back a message that has ended: the next ones may use its memory.
+    fn reuse(&mut self, _message: Arc<Message>) {}
+
     /// Whether acknowledgements reach the sender.
     fn is_connected(&self) -> bool;
 

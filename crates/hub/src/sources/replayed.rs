@@ -9,6 +9,7 @@ use super::progress::Progress;
 use super::{ReplayAnswer, ReplayError, Source, SourceStep, Wake};
 use crate::archive::{ArchivePlace, ArchiveReader, ArchiveReplay};
 use crate::core::Ending;
+use crate::message::Message;
 use crate::open_error::OpenError;
 
 /// How often the state of a replay is written.
@@ -214,6 +215,10 @@ where
                 }
             }
         }
+    }
+
+    fn reuse(&mut self, message: Arc<Message>) {
+        self.source.reuse(message);
     }
 
     fn is_connected(&self) -> bool {

@@ -15,6 +15,7 @@ use tidegate_client::{
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::message::{Message, ORIGIN_PROPERTY, Origin};
+use crate::spares::SpareMessages;
 use crate::time::wall_clock;
 
 /// The shortest and the longest time between two attempts to connect; each failure doubles it.
@@ -57,6 +58,7 @@ pub(crate) struct Topics {
     settings: TopicsSettings,
     from: Vec<TopicFilterBuf>,
     driver: Driver,
+    spares: SpareMessages,
     /// Begins the ids of messages to which the broker gives none.
     id_prefix: String,
     next_id: u64,
@@ -102,6 +104,7 @@ impl Topics {
             settings: settings.clone(),
             from,
             driver,
+            spares: SpareMessages::default(),
             id_prefix: format!("{}-{:x}", settings.client_id, wall_clock()),
             next_id: 0,
             connect_at: Some(Instant::now()),
@@ -132,23 +135,16 @@ impl Topics {
             }
             Event::Subscribed(answer) => self.check(&answer),
             Event::Message(message) => {
-                let mut message = *message;
-                let delivery = message.delivery.take();
-                if !self.from.iter().any(|filter| filter.matches(&message.topic)) {
-                    // Of a filter that the pipeline had before: the session remembers it.
-                    if let Some(delivery) = delivery {
-                        self.acknowledge(delivery, Ending::NotTaken);
-                    }
-                    return SourceStep::Idle;
+                let delivery = message.delivery;
+                // Else it is of a filter that the pipeline had before: the session remembers it.
+                let is_wanted = self.from.iter().any(|filter| filter.matches(&message.topic));
+                let own = is_wanted.then(|| self.own(message)).filter(|own| !self.is_published_here(own));
+                match (own, delivery) {
+                    (Some(own), delivery) => return SourceStep::Message(own, delivery),
+                    (None, Some(delivery)) => self.acknowledge(delivery, Ending::NotTaken),
+                    (None, None) => {}
                 }
-                let message = self.own(message);
-                if self.is_published_here(&message) {
-                    if let Some(delivery) = delivery {
-                        self.acknowledge(delivery, Ending::NotTaken);
-                    }
-                    return SourceStep::Idle;
-                }
-                SourceStep::Message(Arc::new(message), delivery)
+                SourceStep::Idle
             }
             // Nothing else is ever asked for.
             Event::Published(_)
@@ -176,35 +172,55 @@ impl Topics {
     }
 
     /// The message as a pipeline sees it.
-    fn own(&mut self, message: tidegate_client::Message) -> Message {
-        let properties = message.properties;
-        let origin = message.marked.filter(|_| self.settings.origins).and_then(Origin::parse);
-        let lasting_id = origin.is_some();
-        let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
-            (id, timestamp, Some(client_id))
-        } else {
-            self.next_id += 1;
-            (format!("{}-{}", self.id_prefix, self.next_id), wall_clock(), None)
-        };
-        let message = Message {
+    fn own(&mut self, mut message: Box<tidegate_client::Message>) -> Arc<Message> {
+        let mut shared = self.spares.pop().unwrap_or_default();
+        let own = Arc::make_mut(&mut shared);
+        // By name, so that none is forgotten: the message may have been another one.
+        let Message {
             id,
             lasting_id,
-            topic: message.topic.into(),
-            client_id: client_id.filter(|client_id| !client_id.is_empty()),
-            qos: message.qos as u8,
-            retain: message.retain,
+            topic,
+            client_id,
+            qos,
+            retain,
             timestamp,
-            content_type: properties.content_type,
-            response_topic: properties.response_topic.map(String::from),
-            correlation_data: properties.correlation_data,
-            expires_at: properties.message_expiry.map(|left| wall_clock().saturating_add(u64::from(left) * 1000)),
-            hops: 0,
-            user_properties: properties.user_properties,
-            payload: message.payload,
-            archived: false,
-            headers_cut: false,
-        };
-        message.with_hops()
+            content_type,
+            response_topic,
+            correlation_data,
+            expires_at,
+            hops,
+            user_properties,
+            payload,
+            archived,
+            headers_cut,
+        } = &mut *own;
+        let origin = message.marked.as_deref().filter(|_| self.settings.origins).and_then(Origin::parse);
+        *lasting_id = origin.is_some();
+        let publisher = origin.map(|origin| origin.client_id).filter(|client_id| !client_id.is_empty());
+        if let Some(origin) = origin {
+            origin.id.clone_into(id);
+            *timestamp = origin.timestamp;
+        } else {
+            self.next_id += 1;
+            (*id, *timestamp) = (format!("{}-{}", self.id_prefix, self.next_id), wall_clock());
+        }
+        match publisher {
+            Some(publisher) => publisher.clone_into(client_id.get_or_insert_default()),
+            None => *client_id = None,
+        }
+        message.topic.as_str().clone_into(topic);
+        std::mem::swap(payload, &mut message.payload);
+        (*qos, *retain) = (message.qos as u8, message.retain);
+        let properties = std::mem::take(&mut message.properties);
+        *expires_at = properties.message_expiry.map(|left| wall_clock().saturating_add(u64::from(left) * 1000));
+        *content_type = properties.content_type;
+        *response_topic = properties.response_topic.map(String::from);
+        *correlation_data = properties.correlation_data;
+        *user_properties = properties.user_properties;
+        (*hops, *archived, *headers_cut) = (0, false, false);
+        own.take_hops();
+        self.driver.client().reuse(message);
+        shared
     }
 
     fn connect(&mut self) -> SourceStep<Delivery> {
@@ -323,6 +339,10 @@ impl Source for Topics {
         self.driver.client().acknowledge(self.now, delivery);
     }
 
+    fn reuse(&mut self, message: Arc<Message>) {
+        self.spares.put(message);
+    }
+
     fn is_connected(&self) -> bool {
         self.connect_at.is_none()
     }
@@ -362,5 +382,81 @@ fn said(why: &Disconnected) -> String {
             format!("the broker does not answer PUBREL of packet identifier {packet_id}")
         }
         Disconnected::Requested | Disconnected::TransportClosed => "the broker has closed the connection".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_client::{MessageProperties, PayloadFormat, TopicNameBuf};
+
+    use super::*;
+
+    fn source() -> Topics {
+        let settings = TopicsSettings {
+            address: Address::Tcp { host: "127.0.0.1".into(), port: 1 },
+            socket: SocketOptions::default(),
+            client_id: "c".into(),
+            user_name: None,
+            password: None,
+            share: None,
+            retained: false,
+            origins: true,
+            own_publishers: Vec::new(),
+            window: 10,
+            session_expiry: 60,
+        };
+        Topics::new(&settings, vec![TopicFilterBuf::new("#").unwrap()]).unwrap()
+    }
+
+    fn message(topic: &str, payload: &[u8], origin: Option<&str>) -> Box<tidegate_client::Message> {
+        Box::new(tidegate_client::Message {
+            topic: TopicNameBuf::new(topic).unwrap(),
+            payload: payload.to_vec(),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            dup: false,
+            packet_id: None,
+            properties: MessageProperties::default(),
+            subscription_identifiers: Vec::new(),
+            topic_alias: None,
+            marked: origin.map(str::to_owned),
+            delivery: None,
+        })
+    }
+
+    #[test]
+    fn a_message_in_used_memory_has_its_own_fields_alone() {
+        let mut source = source();
+        let mut full = message("plant/a", b"a long payload", Some("a-1 17 pump"));
+        full.retain = true;
+        full.properties = MessageProperties {
+            payload_format: Some(PayloadFormat::Utf8),
+            message_expiry: Some(60),
+            content_type: Some("x/y".into()),
+            response_topic: Some(TopicNameBuf::new("answers").unwrap()),
+            correlation_data: Some(vec![1]),
+            user_properties: vec![("unit".into(), "C".into()), (crate::HOPS_PROPERTY.into(), "3".into())],
+        };
+        let own = source.own(full);
+        let place = Arc::as_ptr(&own);
+        assert_eq!((own.id.as_str(), own.client_id.as_deref(), own.hops), ("a-1", Some("pump"), 3));
+        source.reuse(own);
+        let own = source.own(message("t", b"b", Some("a-2 18 ")));
+        assert_eq!(Arc::as_ptr(&own), place, "in the same memory");
+        let fresh = Message {
+            id: "a-2".into(),
+            lasting_id: true,
+            topic: "t".into(),
+            qos: 1,
+            timestamp: 18,
+            payload: b"b".to_vec(),
+            ..Message::default()
+        };
+        assert_eq!(*own, fresh);
+        // No message changes while a sink has it.
+        let held = Arc::clone(&own);
+        source.reuse(own);
+        assert_ne!(Arc::as_ptr(&source.own(message("u", b"c", Some("a-3 19 ")))), place);
+        assert_eq!(*held, fresh);
     }
 }

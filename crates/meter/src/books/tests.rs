@@ -248,3 +248,26 @@ fn books_of_users_begin_without_the_usage_of_earlier_runs() {
     users.settle(6, 110, &counted("a", 4)).unwrap();
     assert_eq!(messages(&users, "a"), 4);
 }
+
+#[test]
+fn books_of_users_leave_out_runs_that_do_not_count_users() {
+    let folder = Folder::new();
+    let open = || Books::open(&folder.0, USERS).unwrap();
+    let mut users = open();
+    users.begin_run(5).unwrap();
+    users.add(100, &used("a", 2)).unwrap();
+    // The next run does not count users, and has the rest of the one before.
+    let mut users = open();
+    users.settle(5, 110, &counted("a", 3)).unwrap();
+    users.pause().unwrap();
+    let written = fs::read(folder.0.join(USERS_FILE)).unwrap();
+    open().pause().unwrap();
+    assert_eq!(fs::read(folder.0.join(USERS_FILE)).unwrap(), written, "once");
+    let mut users = open();
+    users.settle(5, 110, &counted("a", 3)).unwrap();
+    users.settle(6, 120, &counted("", 40)).unwrap();
+    users.begin_run(7).unwrap();
+    let mut users = open();
+    users.settle(7, 130, &counted("a", 4)).unwrap();
+    assert_eq!((messages(&users, "a"), messages(&users, "")), (7, 0));
+}

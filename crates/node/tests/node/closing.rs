@@ -1,12 +1,29 @@
 //! How connections and the node end.
 
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_engine::Durability;
 use tidegate_node::{LocalAddress, Node, Stopped};
+use tidegate_store::{OpenError, Settings, SimulatedDisk, keep_all};
 
 use crate::wire::*;
-use crate::{addresses, node};
+use crate::{addresses, node, settings};
+
+/// Its last usage goes into the books of the same directory, which a successor reads with the store.
+#[test]
+fn a_successor_waits_for_the_last_entries_of_a_stopped_node() {
+    let disk = SimulatedDisk::new(1);
+    let open = || tidegate_store::open(Arc::new(disk.clone()), Settings::default(), keep_all());
+    let mut settings = settings(1);
+    settings.engine.durability = Durability::Commit;
+    let node = Node::start_with_store(settings, open().unwrap().store).unwrap();
+    let stopped = node.stop(Duration::from_secs(60));
+    assert!(matches!(open().map(|_| ()), Err(OpenError::Locked { .. })));
+    drop(stopped);
+    assert!(open().is_ok());
+}
 
 /// Closing a socket with unread bytes resets it; then the client would lose the DISCONNECT that says why.
 #[test]

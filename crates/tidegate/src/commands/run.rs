@@ -353,6 +353,8 @@ fn stop(
     let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
     let stopped = if leaves_wills { node.stop_replaced(grace) } else { node.stop(grace) };
     metering.finish(&stopped.usage, &stopped.users);
+    // From here on a successor may read the directory.
+    drop(stopped.store);
     if let Some(console) = console {
         console.running.stop();
     }

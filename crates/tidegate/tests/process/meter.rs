@@ -131,29 +131,55 @@ fn a_price_list_makes_an_invoice() {
     assert!(none.err.contains("has no data directory"), "{}", none.err);
 }
 
-#[test]
-fn usage_by_user_survives_kill_9_and_counts_once() {
-    let folder = Folder::new();
+/// A configuration with the users alice and bob.
+fn config_of_users(folder: &Folder, name: &str, counts_users: bool) -> String {
     let users = folder.write("users", "");
     for name in ["alice", "bob"] {
         let ended = run(&["passwd", "-b", "-H", "sha512-pbkdf2", "-I", "100", &users, name, "secret"]);
         assert_eq!(ended.code, Some(0), "{}", ended.err);
     }
     let text = format!(
-        "[node]\nshards = 2\n[hub]\nusage_by_user = true\n[[auth]]\nkind = 'password-file'\nfile = {users:?}\n\
+        "[node]\nshards = 2\n[hub]\nusage_by_user = {counts_users}\n[[auth]]\nkind = 'password-file'\nfile = {users:?}\n\
          [access]\ndefault = 'allow'\n[[listener]]\naddress = '127.0.0.1:0'\nallow_anonymous = true\n"
     );
-    let (config, data) = (folder.write("t.toml", &text), folder.file("data"));
-    let start = || Broker::start_with(&["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"]);
-    let sent = |broker: &Broker| {
-        let list: Vec<serde_json::Value> =
-            serde_json::from_str(&meter(broker, &["--by", "user", "--json"]).out).unwrap();
-        let of = |usage: &serde_json::Value| {
-            assert_eq!(usage["tenant"], "default");
-            (usage["user"].as_str().unwrap().to_owned(), usage["messages_in"].as_u64().unwrap())
-        };
-        list.iter().map(of).collect::<BTreeMap<_, _>>()
+    folder.write(name, &text)
+}
+
+/// The messages of each user in the books.
+fn sent(broker: &Broker) -> BTreeMap<String, u64> {
+    let list: Vec<serde_json::Value> = serde_json::from_str(&meter(broker, &["--by", "user", "--json"]).out).unwrap();
+    let of = |usage: &serde_json::Value| {
+        assert_eq!(usage["tenant"], "default");
+        (usage["user"].as_str().unwrap().to_owned(), usage["messages_in"].as_u64().unwrap())
     };
+    list.iter().map(of).collect()
+}
+
+#[test]
+fn a_run_that_counts_no_users_leaves_their_books_alone() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let [on, off] =
+        [("on.toml", true), ("off.toml", false)].map(|(name, counts)| config_of_users(&folder, name, counts));
+    let start = |config: &str| Broker::start_with(&["--config", config, "--data", &data, "--admin", "127.0.0.1:0"]);
+    // An acknowledged retained message is in the store, and its usage with it.
+    for (config, messages) in [(&on, 2), (&off, 5), (&off, 7)] {
+        let broker = start(config);
+        publish_as(&broker, 0, messages, &["-u", "alice", "-P", "secret", "-r"]);
+        broker.signal("KILL");
+        broker.wait();
+    }
+    let broker = start(&on);
+    assert_eq!(used(&broker, "default").0, 14, "the books of tenants have all of them");
+    publish_as(&broker, 0, 3, &["-u", "alice", "-P", "secret", "-r"]);
+    assert_eq!(sent(&broker), [("alice".to_owned(), 5)].into());
+}
+
+#[test]
+fn usage_by_user_survives_kill_9_and_counts_once() {
+    let folder = Folder::new();
+    let (config, data) = (config_of_users(&folder, "t.toml", true), folder.file("data"));
+    let start = || Broker::start_with(&["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"]);
     let sums =
         |alice, bob, unnamed| [(String::new(), unnamed), ("alice".to_owned(), alice), ("bob".to_owned(), bob)].into();
     let broker = start();

@@ -1,0 +1,68 @@
+//! Messages that their owner has given back: the next ones use their memory.
+
+use tidegate_mqtt::QoS;
+
+use crate::{Message, MessageProperties, TopicNameBuf};
+
+/// Messages that are kept at most, about as many as one read brings; others are freed.
+const MAX_SPARES: usize = 256;
+/// Bytes of a text or a payload that are kept at most: a message with more is freed.
+const MAX_SPARE_BYTES: usize = 1024;
+
+/// Messages to be filled again.
+#[derive(Debug, Default)]
+pub(crate) struct Spares(
+    #[expect(clippy::vec_box, reason = "events hold boxes, and the boxes are the memory to keep")] Vec<Box<Message>>,
+);
+
+impl Spares {
+    /// Keeps a message that its owner does not need any more.
+    pub(crate) fn put(&mut self, mut message: Box<Message>) {
+        let texts = [message.topic.capacity(), message.marked.as_ref().map_or(0, String::capacity)];
+        let largest = texts.into_iter().fold(message.payload.capacity(), usize::max);
+        if self.0.len() >= MAX_SPARES || largest > MAX_SPARE_BYTES {
+            return;
+        }
+        message.properties = MessageProperties::default();
+        message.subscription_identifiers = Vec::new();
+        self.0.push(message);
+    }
+
+    /// A message, all of whose fields are to be set.
+    pub(crate) fn take(&mut self) -> Box<Message> {
+        self.0.pop().unwrap_or_else(|| {
+            Box::new(Message {
+                topic: TopicNameBuf::unset(),
+                payload: Vec::new(),
+                qos: QoS::AtMostOnce,
+                retain: false,
+                dup: false,
+                packet_id: None,
+                properties: MessageProperties::default(),
+                subscription_identifiers: Vec::new(),
+                topic_alias: None,
+                marked: None,
+                delivery: None,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_small_messages_are_kept() {
+        let mut spares = Spares::default();
+        let of =
+            |payload: usize| Box::new(Message { payload: Vec::with_capacity(payload), ..*Spares::default().take() });
+        spares.put(of(MAX_SPARE_BYTES + 1));
+        assert_eq!(spares.0.len(), 0);
+        for _ in 0..=MAX_SPARES {
+            spares.put(of(MAX_SPARE_BYTES));
+        }
+        assert_eq!(spares.0.len(), MAX_SPARES);
+        assert_eq!(spares.take().payload.capacity(), MAX_SPARE_BYTES);
+    }
+}
