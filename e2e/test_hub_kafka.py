@@ -58,7 +58,9 @@ class Kafka:
 
     @staticmethod
     def command(tool, *arguments):
-        options = ["-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
+        # Its life is short: a second compiler and a collector with threads of its own would only take processors from others.
+        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms128m", "-Xmx512m",
+                   "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
         return [JAVA, *options, "-cp", f"{LIBRARIES}/*", tool, *map(str, arguments)]
 
     def run(self, tool, *arguments):
