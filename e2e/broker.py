@@ -20,6 +20,8 @@ MOSQUITTO = os.environ.get("E2E_BROKER") == "mosquitto"
 
 # Seconds after which something that should have happened counts as missing. Nothing waits this long when all is well.
 PATIENCE = 60
+# The same for the start of a server of others: on a busy machine it takes minutes.
+START_PATIENCE = 4 * PATIENCE
 
 
 def free_ports(number):
@@ -63,13 +65,13 @@ class Lines:
             self.changed.notify_all()
         pipe.close()
 
-    def wait(self, wanted, number=1):
+    def wait(self, wanted, number=1, patience=PATIENCE):
         """The first `number` lines that `wanted` accepts."""
         def found():
             return [line for line in self.lines if wanted(line)]
 
         with self.changed:
-            self.changed.wait_for(lambda: len(found()) >= number or not self.open, PATIENCE)
+            self.changed.wait_for(lambda: len(found()) >= number or not self.open, patience)
             if len(found()) < number:
                 raise AssertionError(f"{len(found())} of {number} lines came: {self.lines}")
             return found()[:number]

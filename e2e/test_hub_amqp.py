@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 import pika
-from broker import PATIENCE, Lines, free_ports
+from broker import PATIENCE, START_PATIENCE, Lines, free_ports
 from pipelines import Books, PipelineCase
 
 # The script beside it on the path refuses other users than root and its own.
@@ -48,7 +48,7 @@ class RabbitMq:
         # In a group of its own: the script and what it starts end together.
         self.process = subprocess.Popen([RABBITMQ], env=self.environment, stdout=subprocess.PIPE, text=True,
                                         stderr=subprocess.STDOUT, start_new_session=True)
-        Lines(self.process.stdout).wait(lambda line: "Server startup complete" in line)
+        Lines(self.process.stdout).wait(lambda line: "Server startup complete" in line, patience=START_PATIENCE)
 
     def stop(self):
         """Kills the node with its script."""

@@ -10,14 +10,12 @@ import sys
 import time
 import unittest
 
-from broker import BINARY, PATIENCE, ROOT, Broker, Lines, free_ports
+from broker import BINARY, PATIENCE, ROOT, START_PATIENCE, Broker, Lines, free_ports
 from pipelines import Books, PipelineCase
 
 # Where ./test puts it.
 LIBRARIES = ROOT / "target" / "servers" / "kafka" / "lib"
 JAVA = shutil.which("java")
-# How often its start is waited for: on a busy machine it takes minutes.
-START_WAITS = 4
 
 
 def number_of(value):
@@ -58,7 +56,9 @@ class Kafka:
 
     @staticmethod
     def command(tool, *arguments):
-        options = ["-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
+        # Its life is short: a second compiler and a collector with threads of its own would only take processors from others.
+        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms128m", "-Xmx512m",
+                   "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
         return [JAVA, *options, "-cp", f"{LIBRARIES}/*", tool, *map(str, arguments)]
 
     def run(self, tool, *arguments):
@@ -71,13 +71,7 @@ class Kafka:
         self.process = subprocess.Popen(self.command("kafka.Kafka", self.properties), stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True)
         self.log = Lines(self.process.stderr)
-        for left in reversed(range(START_WAITS)):
-            try:
-                self.log.wait(lambda line: "Kafka Server started" in line)
-                return
-            except AssertionError:
-                if not left or self.process.poll() is not None:
-                    raise
+        self.log.wait(lambda line: "Kafka Server started" in line, patience=START_PATIENCE)
 
     def has_lost_an_end(self):
         """Whether it has said that it writes no end of a transaction (KAFKA-20734 in 4.3): when it starts after a kill, it takes

@@ -37,6 +37,8 @@ fn free_port() -> u16 {
 
 fn java(class: &str) -> Command {
     let mut java = Command::new("java");
+    // Its life is short: a second compiler and a collector with threads of its own would only take processors from others.
+    java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
     java.args(["-Xms256m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp", LIBRARIES, class]);
     java
 }

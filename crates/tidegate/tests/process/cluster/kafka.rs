@@ -69,6 +69,8 @@ pub(crate) fn example(class: &str, kafka: &Kafka) -> Child {
 
 fn java(class: &str) -> Command {
     let mut java = Command::new("java");
+    // Its life is short: a second compiler and a collector with threads of its own would only take processors from others.
+    java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
     java.args(["-Xms256m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp", LIBRARIES, class]);
     java
 }
