@@ -101,7 +101,7 @@ impl Receiving {
             bytes_beyond: wire.options.max_bytes_beyond,
         };
         let before = self.incoming.beyond();
-        let digest = wire.options.knows_released.then(|| Digest::of(packet, topic.as_str()));
+        let digest = wire.options.knows_released.then(|| Digest::of(packet, topic));
         let (qos, dup, bytes) = (packet.qos, packet.dup, packet.payload.len());
         let arriving = Arriving { packet_id, qos, dup, bytes, digest };
         let arrival = self.incoming.arrive(arriving, self.connection, window);

@@ -328,7 +328,7 @@ fn a_copy_is_kept_until_it_is_forgotten_and_may_arrive_again() {
     assert!(matches!(too_large, Err(ImageError::TooLarge { .. })), "{too_large:?}");
 }
 
-/// CONNECT packets that were refused since their clients are not served, and those that were accepted.
+/// Numbers of CONNECT packets that were refused since their clients are not served, and of accepted ones.
 fn answered(engine: &Engine) -> [u64; 2] {
     let counters = engine.questions().counters();
     [counters.connects_refused[crate::Reason::NotServedHere.number()], counters.connects_accepted]
@@ -362,11 +362,11 @@ fn a_client_waits_for_a_move_no_longer_than_its_limit() {
     let gauges = engine.questions().gauges();
     let peer = Peer::connect(&mut engine, "subscriber", None);
     let at = |milliseconds| Now { monotonic: NOW.monotonic.plus(milliseconds), ..NOW };
-    // What the client has sent behind its CONNECT stays in its socket.
+    // The bytes behind the CONNECT stay in the socket.
     let pass = |engine: &mut Engine, now: Now| engine.timing().handle_silence(now, now.monotonic, |_| true);
     let half = crate::orchestrator::homes::MOVE_WAIT_MAX_MS / 2;
     pass(&mut engine, at(half));
-    // The move ends otherwise, and the partition is held again: the wait does not begin anew.
+    // The move ends otherwise, and the partition is held again: the wait does not begin again.
     engine.moves().release_partitions(at(half), Partitions::NONE);
     pass(&mut engine, at(2 * half - 1));
     assert_eq!(answered(&engine), before);

@@ -61,7 +61,7 @@ pub(crate) fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: Rea
 }
 
 impl Flow {
-    /// Ends the flight of a message of which nothing is kept, as in a session that ends with its connection; returns
+    /// Ends the flight of a message that is not kept, as in a session that ends with its connection; returns
     /// whether it was one. Most acknowledgements are for such messages.
     #[inline]
     fn end_unkept(&mut self, now: Millis, id: PacketId, state: State) -> bool {

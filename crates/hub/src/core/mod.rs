@@ -187,8 +187,9 @@ impl<D> Core<D> {
             Arrival::Known => return,
             Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
         }
-        if self.windows.is_some() {
-            self.make_room(now, token.is_some());
+        if let Some(windows) = &mut self.windows {
+            windows.arrivals += u64::from(token.is_some());
+            self.end_full(now);
         }
         match token {
             Some(token) if self.parked.len() > 0 || !self.has_room() => self.parked.push(clock, message, token),

@@ -259,15 +259,8 @@ impl Windows {
 }
 
 impl<D> Core<D> {
-    /// A new message comes. Ends all windows when they can take no more, or when there is no memory for more messages.
-    pub(super) fn make_room(&mut self, now: u64, is_kept: bool) {
-        if let Some(windows) = &mut self.windows {
-            windows.arrivals += u64::from(is_kept);
-        }
-        self.end_full(now);
-    }
-
-    fn end_full(&mut self, now: u64) {
+    /// Ends all windows when they can take no more, or when there is no memory for more messages.
+    pub(super) fn end_full(&mut self, now: u64) {
         if !self.has_room() || self.windows.as_ref().is_some_and(Windows::are_full) {
             self.end_windows(now, |_| true);
         }

@@ -308,7 +308,7 @@ fn messages_kept_back_for_a_group_that_does_not_come_end() {
     member.expect_nothing();
 }
 
-/// A group with two members, one of which had left and does not come back. `carried` came before that was decided.
+/// A group with two members. One of them had left and does not come back. `carried` came before the decision.
 fn with_refused_member(carried: &[Carried]) -> (World, Broker, impl Fn() -> u64 + use<>) {
     let (world, broker, member, _) = with_group();
     world.connect(keeper()).subscribe("$share/g/t", ExactlyOnce);
