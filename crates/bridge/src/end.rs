@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tidegate_client::net::{ConnectError, Driver, Step, Waker};
 use tidegate_client::{
     Acknowledgement, Connected, DisconnectRequest, Disconnected, Event, Options, Publish, QoS, RequestAnswer,
-    RetainHandling, SubscribeRequest, SubscriptionOptions, TopicNameBuf,
+    RetainHandling, SentAfterRelease, SubscribeRequest, SubscriptionOptions, TopicNameBuf,
 };
 
 use crate::hops::HopName;
@@ -106,7 +106,7 @@ pub(crate) fn options(bridge: &BridgeSettings, end: &EndSettings) -> Options {
     options.max_queued_messages = MAX_WAITING;
     options.max_queued_bytes = MAX_WAITING_BYTES;
     options.acknowledgement = Acknowledgement::Manual;
-    options.knows_released = true;
+    options.sent_after_release = SentAfterRelease::Known;
     options.properties.receive_maximum = NonZeroU16::new(bridge.window.get());
     options.properties.session_expiry_interval = Some(bridge.session_expiry);
     options

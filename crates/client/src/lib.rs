@@ -41,7 +41,7 @@ pub use event::{
 };
 pub use limits::ServerLimits;
 pub use message::{Delivery, Message, MessageProperties};
-pub use options::{Acknowledgement, ConnectProperties, Options, Will};
+pub use options::{Acknowledgement, ConnectProperties, Options, SentAfterRelease, Will};
 pub use publish::Publish;
 pub use subscription::{DisconnectRequest, SubscribeRequest, UnsubscribeRequest};
 pub use tidegate_mqtt::{

@@ -53,10 +53,8 @@ pub struct Options {
     pub max_messages_beyond: u16,
     /// The same bound in bytes of payloads that the client has not acknowledged.
     pub max_bytes_beyond: usize,
-    /// Recognise a message of QoS 2 that the server has released and sends again on the next connection, as Mosquitto 2.0
-    /// does: same Packet Identifier, DUP, and content. It is acknowledged and not delivered. By the standard it is a
-    /// new message.
-    pub knows_released: bool,
+    /// How a message of QoS 2 is taken that the server has released and sends again.
+    pub sent_after_release: SentAfterRelease,
     /// Who acknowledges messages of QoS 1 and 2.
     pub acknowledgement: Acknowledgement,
     /// Report each packet as an [`Event::Trace`](crate::Event).
@@ -83,7 +81,7 @@ impl Options {
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_queued_messages: 1_000,
             max_queued_bytes: 16 << 20,
-            knows_released: false,
+            sent_after_release: SentAfterRelease::New,
             max_messages_beyond: MAX_MESSAGES_BEYOND,
             max_bytes_beyond: MAX_BYTES_BEYOND,
             acknowledgement: Acknowledgement::Automatic,
@@ -164,6 +162,17 @@ pub enum Acknowledgement {
     Automatic,
     /// Its owner, with [`Client::acknowledge`](crate::Client::acknowledge), once it has processed the message.
     Manual,
+}
+
+/// How the client takes a message of QoS 2 that the server has released and sends again on the next connection, with the
+/// same Packet Identifier, DUP, and content, as Mosquitto 2.0 does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SentAfterRelease {
+    /// As a new message, as the standard says.
+    #[default]
+    New,
+    /// As known: it is acknowledged and not delivered.
+    Known,
 }
 
 /// The properties of a CONNECT packet (MQTT 5.0). An absent property has the default given at its field.

@@ -10,7 +10,9 @@ use crate::aliases::InboundAliases;
 use crate::incoming::{Acknowledge, Arrival, Arriving, Incoming, Window};
 use crate::message::ConnectionNumber;
 use crate::released::Digest;
-use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, TopicNameBuf};
+use crate::{
+    Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, SentAfterRelease, TopicNameBuf,
+};
 
 impl Client {
     /// Acknowledges a message of QoS 1 or 2 to the server, which then forgets it; for [`Acknowledgement::Manual`].
@@ -101,7 +103,8 @@ impl Receiving {
             bytes_beyond: wire.options.max_bytes_beyond,
         };
         let before = self.incoming.beyond();
-        let digest = wire.options.knows_released.then(|| Digest::of(packet, topic));
+        let recognises = wire.options.sent_after_release == SentAfterRelease::Known;
+        let digest = recognises.then(|| Digest::of(packet, topic));
         let (qos, dup, bytes) = (packet.qos, packet.dup, packet.payload.len());
         let arriving = Arriving { packet_id, qos, dup, bytes, digest };
         let arrival = self.incoming.arrive(arriving, self.connection, window);

@@ -1,7 +1,8 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_client::{
-    Acknowledgement, Disconnected, Event, Options, PacketId, PayloadFormat, ProtocolError, QoS, ReasonCode, Version,
+    Acknowledgement, Disconnected, Event, Options, PacketId, PayloadFormat, ProtocolError, QoS, ReasonCode,
+    SentAfterRelease, Version,
 };
 
 use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, options, topic};
@@ -142,9 +143,9 @@ fn qos_2_is_delivered_once_over_connections() {
 
 /// A client of Mosquitto that has got the values 1 and 2 of a topic, and whose connection is lost before Mosquitto has the
 /// PUBCOMP of the first one.
-fn with_released(knows_released: bool) -> Script {
+fn with_released(sent_after_release: SentAfterRelease) -> Script {
     let mut options = options(Version::V311);
-    options.knows_released = knows_released;
+    options.sent_after_release = sent_after_release;
     let mut script = Script::accepted(options, ACCEPTED);
     script.receive(b"\x34\x06\0\x01t\0\x011");
     script.message();
@@ -159,7 +160,7 @@ fn with_released(knows_released: bool) -> Script {
 
 #[test]
 fn a_released_message_that_is_sent_again_is_known() {
-    let mut script = with_released(true);
+    let mut script = with_released(SentAfterRelease::Known);
     for _ in 0..2 {
         script.receive(b"\x3c\x06\0\x01t\0\x011");
         assert_eq!((script.client.poll_event(), script.sent()), (None, vec![0x50, 2, 0, 1]));
@@ -178,7 +179,7 @@ fn a_released_message_that_is_sent_again_is_known() {
 
 #[test]
 fn a_released_identifier_is_free_by_the_standard() {
-    let mut script = with_released(false);
+    let mut script = with_released(SentAfterRelease::New);
     script.receive(b"\x3c\x06\0\x01t\0\x011");
     assert_eq!(script.message().payload, b"1");
 }

@@ -344,7 +344,7 @@ impl Worker {
             Ok(memory) => {
                 self.resume_passing(&memory.passing);
                 self.receiving.resume(set_of(&memory.receiving));
-                self.adopted.resuming = Resuming::of(memory.adopted);
+                self.adopted.resuming = Resuming::of(memory.adopted, memory.holdings);
                 self.note_adopted_brokers();
             }
             Err(error) => self.complain(&error, "the work of the last life of this process is not continued"),
@@ -426,7 +426,7 @@ impl Worker {
         self.node.moves().release_partitions(all().without(work.held).without(self.passing.partitions()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         if self.shared.is_orchestrator {
-            self.brokers.note_table(work.told.is_member, work.told.view.epoch);
+            self.brokers.note_table(work.told.is_member, work.told.view.epoch, &self.members.lives);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! name, and removed when the broker has brought all that it had and has all that it was owed. What the broker brings
 //! goes to the sessions here, and is passed on to the members that serve the other partitions. A restart continues.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tidegate_administration::INHERITED;
@@ -17,7 +17,7 @@ use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
 use super::resuming::Resuming;
 use crate::driver::memory::RememberedBroker;
 use crate::driver::restore::Inherited;
-use crate::driver::sets::set_of;
+use crate::driver::sets::{both, set_of};
 
 /// Pause between two looks whether a broker has brought anything.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -119,24 +119,9 @@ impl Worker {
     }
 
     fn adopt_one(&mut self, inherited: &Inherited, mut broker_link: BrokerLinkImage) {
-        let mut remembered = RememberedBroker {
-            of: inherited.of.clone(),
-            broker: broker_link.broker.clone(),
-            here: numbers(inherited.partitions),
-            held: numbers(inherited.had),
-            left: numbers(inherited.left),
-        };
-        // The dead one may have worked off the connection of another one that is dead.
-        if let Some((at, former)) = broker_link.broker.rsplit_once('@') {
-            let known = inherited.adopted.iter().find(|known| known.broker == at && known.of == former);
-            (remembered.of, remembered.broker) = (former.to_owned(), at.to_owned());
-            if let Some(known) = known {
-                let held = set_of(&known.here);
-                let left = set_of(&known.held).with(set_of(&known.left)).without(held);
-                (remembered.held, remembered.left) = (numbers(held), numbers(left));
-            }
-            broker_link.broker.clone_from(&remembered.broker);
-        }
+        // It may be worked off, and in the store still: then the orchestrator whose it was is connected itself.
+        let Some(remembered) = to_work_off(inherited, &broker_link.broker) else { return };
+        broker_link.broker.clone_from(&remembered.broker);
         self.work_off(remembered, inherited.transfer, broker_link.image, broker_link.last_copies);
     }
 
@@ -203,8 +188,9 @@ impl Worker {
             return;
         }
         let before = self.adopted.all.len();
+        let dead: BTreeSet<String> = self.adopted.brokers().map(|(of, _)| of.to_owned()).collect();
         for mut adopted in std::mem::take(&mut self.adopted.all) {
-            let is_over = match adopted.is_worked_off(self) {
+            let is_over = match adopted.is_worked_off(self, &dead) {
                 Ok(is_over) => is_over,
                 Err(error) => {
                     adopted.stage = SettleStage::Begun;
@@ -232,6 +218,21 @@ impl Worker {
     }
 }
 
+/// The connection of a dead orchestrator, which may have worked it off for another one; `None` if that one had all of it.
+fn to_work_off(inherited: &Inherited, broker: &str) -> Option<RememberedBroker> {
+    let here = numbers(inherited.partitions);
+    let Some((at, former)) = broker.rsplit_once('@') else {
+        let (of, broker) = (inherited.of.clone(), broker.to_owned());
+        let (held, left) = (numbers(inherited.had), numbers(inherited.left));
+        return Some(RememberedBroker { of, broker, here, held, left });
+    };
+    let known = inherited.adopted.iter().find(|known| known.broker == at && known.of == former)?;
+    let held = set_of(&known.here);
+    let left = set_of(&known.held).with(set_of(&known.left)).without(held);
+    let (of, broker) = (former.to_owned(), at.to_owned());
+    Some(RememberedBroker { of, broker, here, held: numbers(held), left: numbers(left) })
+}
+
 /// Removes a connection. Returns whether the fleet has no connection of this name any more.
 fn is_removed(node: &NodeHandle, name: &str, force: bool) -> bool {
     matches!(node.fleet().remove_broker(name, force), Ok(()) | Err(FleetError::Refused(BrokerLinkError::Unknown(_))))
@@ -242,12 +243,13 @@ fn numbers(partitions: Partitions) -> Vec<u16> {
 }
 
 impl Adopted {
-    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members.
-    fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
-        self.for_held.set_homes(&self.homes_of(worker, self.held));
-        self.for_left.set_homes(&self.homes_of(worker, self.left));
+    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members. `dead` are
+    /// the members whose connections are worked off here.
+    fn is_worked_off(&mut self, worker: &Worker, dead: &BTreeSet<String>) -> Result<bool, MoveError> {
+        self.for_held.set_homes(&worker.members.receivers(&self.of, self.held));
+        self.for_left.set_homes(&worker.members.receivers(&self.of, self.left));
         if self.for_held.is_idle() && self.for_left.is_idle() {
-            self.put_next(worker)?;
+            self.put_next(worker, dead)?;
         }
         let (of, broker) = (self.of.as_str(), self.broker.as_str());
         let [for_held, for_left] = &mut self.awaited;
@@ -263,9 +265,11 @@ impl Adopted {
             &mut self.for_left,
             (INHERITED, self.transfer | LEFT_STREAM, of, broker),
         );
-        let is_taken = |outbox: &mut Outbox| outbox.is_idle() || outbox.complete(Partitions::NONE).is_some();
+        // Partitions that are on their way from one member to another get the piece at their next home.
+        let is_taken = |outbox: &mut Outbox, elsewhere| outbox.is_idle() || outbox.complete(elsewhere).is_some();
+        let (held, left) = self.elsewhere(worker);
         // Both, whatever the first one says.
-        let (held, left) = (is_taken(&mut self.for_held), is_taken(&mut self.for_left));
+        let (held, left) = (is_taken(&mut self.for_held, held), is_taken(&mut self.for_left, left));
         if !held || !left {
             return Ok(false);
         }
@@ -276,7 +280,7 @@ impl Adopted {
         }
         if matches!(self.stage, SettleStage::Ending) {
             // A member that has taken over meanwhile may have got the last piece alone.
-            if self.all_brokers_know(worker) {
+            if self.all_brokers_know(worker, dead) {
                 return Ok(true);
             }
             self.stage = SettleStage::Begun;
@@ -285,9 +289,9 @@ impl Adopted {
     }
 
     /// Puts the messages that have come since the last piece. If all have come, it is the last piece.
-    fn put_next(&mut self, worker: &Worker) -> Result<(), MoveError> {
+    fn put_next(&mut self, worker: &Worker, dead: &BTreeSet<String>) -> Result<(), MoveError> {
         let moves = OrchestratorMoves::of(&worker.node);
-        let knows = self.all_brokers_know(worker);
+        let knows = self.all_brokers_know(worker, dead);
         let mut brought = moves.take_brought(&self.name)?;
         let has_come = |brought: &tidegate_engine::Brought| brought.for_members.is_some() || brought.for_left.is_some();
         // A broker that waits for acknowledgements has more.
@@ -320,7 +324,7 @@ impl Adopted {
     /// Delivers the messages of the pieces at hand to partitions that have come here after them.
     fn deliver_here(&mut self, worker: &Worker) -> Result<(), MoveError> {
         for (messages, partitions) in self.for_here.iter().zip([self.held, self.left]) {
-            let here = partitions.without(worker.members.served_elsewhere(partitions));
+            let here = both(partitions, worker.members.served);
             if !messages.is_empty() && !here.is_empty() {
                 OrchestratorMoves::of(&worker.node).deliver_brought(here, messages)?;
             }
@@ -329,17 +333,17 @@ impl Adopted {
         Ok(())
     }
 
-    /// The other members that the table names for these partitions. A dead orchestrator that is back gets the messages of
-    /// its partitions by the move: its brokers wait for this.
-    fn homes_of(&self, worker: &Worker, partitions: Partitions) -> BTreeMap<String, Partitions> {
-        let mut homes = worker.members.homes_of(partitions);
-        homes.remove(&self.of);
-        homes
+    /// The partitions that are not served here, of those whose sessions have the messages that the dead one had taken, and of
+    /// the others.
+    fn elsewhere(&self, worker: &Worker) -> (Partitions, Partitions) {
+        (self.held.without(worker.members.served), self.left.without(worker.members.served))
     }
 
-    /// Whether the brokers know the filters of all members that serve the partitions.
-    fn all_brokers_know(&self, worker: &Worker) -> bool {
-        let know = |outbox: &Outbox| outbox.brokers_know(Partitions::NONE);
-        brokers_know(&worker.node) && know(&self.for_held) && know(&self.for_left)
+    /// Whether the brokers know the filters of all members that serve the partitions. If a dead orchestrator is back, its
+    /// brokers wait for the end of its connections.
+    fn all_brokers_know(&self, worker: &Worker, dead: &BTreeSet<String>) -> bool {
+        let (held, left) = self.elsewhere(worker);
+        let know_here = dead.contains(&worker.members.name) || brokers_know(&worker.node);
+        know_here && self.for_held.brokers_know(held, dead) && self.for_left.brokers_know(left, dead)
     }
 }

@@ -20,8 +20,11 @@ const HELD_LIMIT: Duration = Duration::from_secs(60);
 /// Whether brokers may be connected to.
 #[derive(Default)]
 pub(super) struct BrokersHeld {
-    /// The table from which on this life is a member, and since when it is known.
+    /// The table from which on this life is a member, or by which the last other member was lost, and since when this
+    /// life is one.
     joined: Option<(u64, Instant)>,
+    /// The lives of all members by the last table.
+    lives: BTreeMap<String, u64>,
     /// Whether no broker is held.
     is_over: bool,
     /// Answers that are to come, and the answers of this round: the brokers whose connections a member works off.
@@ -30,10 +33,21 @@ pub(super) struct BrokersHeld {
 }
 
 impl BrokersHeld {
-    /// A table is in force.
-    pub(super) fn note_table(&mut self, is_member: bool, epoch: u64) {
-        if is_member && self.joined.is_none() {
-            self.joined = Some((epoch, Instant::now()));
+    /// A table is in force, with these members. If one of them is gone, the others are asked again: another member
+    /// continues with the connections that it has worked off.
+    pub(super) fn note_table(&mut self, is_member: bool, epoch: u64, lives: &BTreeMap<String, u64>) {
+        if !is_member || self.is_over {
+            return;
+        }
+        let is_lost = self.lives.iter().any(|(name, life)| lives.get(name) != Some(life));
+        self.lives.clone_from(lives);
+        match self.joined {
+            None => self.joined = Some((epoch, Instant::now())),
+            Some((_, since)) if is_lost => {
+                self.joined = Some((epoch, since));
+                (self.awaited, self.answers) = (Awaited::default(), BTreeMap::new());
+            }
+            Some(_) => {}
         }
     }
 
@@ -74,12 +88,12 @@ impl Worker {
             return;
         };
         let held = if since.elapsed() < HELD_LIMIT {
-            let Some(held) = self.worked_off_elsewhere(epoch) else { return };
+            let Some(held) = self.worked_off(epoch) else { return };
             held
         } else {
             tracing::warn!(
                 limit_s = HELD_LIMIT.as_secs(),
-                "other members did not confirm that they drained the broker connections of this member's previous life; connecting to all brokers"
+                "the broker connections of this member's previous life may not be drained; connecting to all brokers"
             );
             BTreeSet::new()
         };
@@ -87,12 +101,12 @@ impl Worker {
         OrchestratorMoves::of(&self.node).release_brokers(held);
     }
 
-    /// The brokers whose connections of this member's last life others work off; `None` while that is not known.
-    fn worked_off_elsewhere(&mut self, epoch: u64) -> Option<BTreeSet<String>> {
+    /// The brokers whose connections of this member's last life are worked off, here or at another member; `None` while
+    /// that is not known. The store of a dead member may have one of them.
+    fn worked_off(&mut self, epoch: u64) -> Option<BTreeSet<String>> {
         self.brokers.take_answers();
         let others = self.members.others();
-        let held = self.brokers.take_round(&others);
-        if held.is_none() {
+        let Some(mut held) = self.brokers.take_round(&others) else {
             let question = [&[FORMER_LIFE][..], &epoch.to_le_bytes()].concat();
             for name in self.brokers.to_ask(&others) {
                 let asked = NodeName::new(&name).ok().and_then(|at| self.node.ask_node(&at, question.clone()).ok());
@@ -100,8 +114,11 @@ impl Worker {
                     self.brokers.awaited.insert(name, answer);
                 }
             }
-        }
-        held
+            return None;
+        };
+        let own = self.adopted.brokers().filter(|(of, _)| *of == self.members.name);
+        held.extend(own.map(|(_, broker)| broker.to_owned()));
+        Some(held).filter(|_| self.tasks.is_empty())
     }
 
     /// Notes the brokers whose connections are worked off here, for members that ask.
@@ -110,8 +127,7 @@ impl Worker {
         for (member, broker) in self.adopted.brokers() {
             of.entry(member.to_owned()).or_default().insert(broker.to_owned());
         }
-        let restoring = self.tasks.iter().flat_map(|task| task.nodes.iter().cloned()).collect();
-        self.shared.inheriting.note_worked_off(of, restoring);
+        self.shared.inheriting.note_worked_off(of, !self.tasks.is_empty());
         self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
 }
@@ -143,5 +159,26 @@ mod tests {
         assert_eq!(held.take_round(&others), Some(["x".to_owned()].into()));
         assert_eq!(held.to_ask(&others), ["b", "c"], "both are asked again while a broker is held");
         drop(held.take_round(&["b".to_owned()].into()));
+    }
+
+    #[test]
+    fn answers_from_before_a_loss_do_not_count() {
+        let lives = |of: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            of.iter().map(|(name, life)| ((*name).to_owned(), *life)).collect()
+        };
+        let mut held = BrokersHeld::default();
+        let others: BTreeSet<String> = ["b".to_owned()].into();
+        held.note_table(true, 7, &lives(&[("b", 1), ("c", 1)]));
+        held.answers.insert("b".to_owned(), BTreeSet::new());
+        held.note_table(true, 8, &lives(&[("b", 1), ("c", 1), ("d", 1)]));
+        assert_eq!(held.take_round(&others), Some(BTreeSet::new()), "all members are there");
+        let (from_b, to_b) = channel();
+        held.awaited.insert("b".to_owned(), to_b);
+        // One that worked off a connection of this member dies, and b may take over from it.
+        held.note_table(true, 9, &lives(&[("b", 1), ("c", 2), ("d", 1)]));
+        drop(from_b.send(Ok(b"[]".to_vec())));
+        held.take_answers();
+        assert_eq!((held.take_round(&others), held.to_ask(&others)), (None, vec!["b".to_owned()]));
+        assert_eq!(held.joined.map(|(epoch, _)| epoch), Some(9));
     }
 }

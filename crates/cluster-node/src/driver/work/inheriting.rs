@@ -34,8 +34,8 @@ struct InheritingState {
     resumed: u64,
     /// The brokers whose connections are worked off here, by the dead orchestrator.
     worked_off: BTreeMap<String, BTreeSet<String>>,
-    /// The dead orchestrators whose stores are being fetched.
-    restoring: BTreeSet<String>,
+    /// Whether stores of dead orchestrators are being fetched: each may have connections of any member.
+    is_restoring: bool,
     /// The members of the last table.
     living: BTreeSet<String>,
 }
@@ -101,8 +101,8 @@ impl Inheriting {
     }
 
     /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the dead
-    /// node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so it would
-    /// lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
+    /// node is back while its brokers still bring messages for these partitions. It would be a home without brokers until
+    /// then. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         let state = self.state();
         let is_open = |it: &Transfer| !it.is_late || state.living.contains(&it.of);
@@ -122,19 +122,19 @@ impl Inheriting {
         deliver_by(steps, transfers, partitions, piece)
     }
 
-    /// Notes the brokers whose connections are worked off here, by the dead orchestrator. The brokers of the
-    /// orchestrators in `restoring` are not known yet.
-    pub(super) fn note_worked_off(&self, of: BTreeMap<String, BTreeSet<String>>, restoring: BTreeSet<String>) {
+    /// Notes the brokers whose connections are worked off here, by the dead orchestrator, and whether stores that may have
+    /// more of them are being fetched.
+    pub(super) fn note_worked_off(&self, of: BTreeMap<String, BTreeSet<String>>, is_restoring: bool) {
         let mut state = self.state();
-        (state.worked_off, state.restoring) = (of, restoring);
+        (state.worked_off, state.is_restoring) = (of, is_restoring);
     }
 
     /// Answers a member that has started: the brokers whose connections of its last life are worked off here, or nothing
-    /// while that is not known. `epoch` is that of the table in force here.
+    /// while that is not known. `epoch` is that of the table in force here; the question has one that has to be in force.
     pub(in crate::driver) fn answer_former_life(&self, from: &str, question: &[u8], epoch: u64) -> Vec<u8> {
-        let joined = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
+        let there = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
         let state = self.state();
-        let is_known = joined.is_some_and(|joined| joined <= epoch) && !state.restoring.contains(from);
+        let is_known = there.is_some_and(|there| there <= epoch) && !state.is_restoring;
         let answer = is_known.then(|| state.worked_off.get(from).cloned().unwrap_or_default());
         serde_json::to_vec(&answer).unwrap_or_default()
     }
@@ -326,10 +326,10 @@ mod tests {
         };
         assert_eq!(ask("c", 6), None, "its table is not known here");
         assert_eq!(ask("c", 5), Some(BTreeSet::new()));
-        inheriting.note_worked_off(BTreeMap::new(), ["c".to_owned()].into());
-        assert_eq!((ask("c", 5), ask("d", 5)), (None, Some(BTreeSet::new())), "its store is being fetched");
+        inheriting.note_worked_off(BTreeMap::new(), true);
+        assert_eq!((ask("c", 5), ask("d", 5)), (None, None), "a store that may have its connections is being fetched");
         let brokers: BTreeSet<String> = ["x".to_owned()].into();
-        inheriting.note_worked_off([("c".to_owned(), brokers.clone())].into(), BTreeSet::new());
+        inheriting.note_worked_off([("c".to_owned(), brokers.clone())].into(), false);
         assert_eq!((ask("c", 5), ask("d", 5)), (Some(brokers), Some(BTreeSet::new())));
     }
 }

@@ -2,7 +2,7 @@
 //! pieces over the link, until the brokers of the new home know its filters and have delivered all earlier messages.
 //! If the new home dies, the next home of each partition gets the pieces. A restart of the old home continues.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tidegate_administration::PIECE;
@@ -258,7 +258,8 @@ impl Worker {
         let Passing { partitions, outbox, awaited, .. } = passing;
         outbox.set_homes(&self.members.homes_of(*partitions));
         if outbox.is_idle() {
-            let is_settled = passing.stage.is_settled(&self.node, outbox.brokers_know(*partitions))?;
+            let is_settled =
+                passing.stage.is_settled(&self.node, outbox.brokers_know(*partitions, &BTreeSet::new()))?;
             let forwarded = OrchestratorMoves::of(&self.node).take_forwarded(id, true)?.unwrap_or_default();
             passing.unanswered = forwarded.unanswered;
             if is_settled {
@@ -276,7 +277,7 @@ impl Worker {
             OrchestratorMoves::of(&self.node).confirm_forwarded(id, unanswered);
         }
         // A home that has taken over from a dead one may have got the last piece alone.
-        let is_over = ends & ENDS_ALL != 0 && outbox.brokers_know(*partitions);
+        let is_over = ends & ENDS_ALL != 0 && outbox.brokers_know(*partitions, &BTreeSet::new());
         if matches!(passing.stage, Stage::Ending) && !is_over {
             passing.stage = Stage::Unknown;
         }

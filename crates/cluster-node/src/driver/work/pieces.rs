@@ -5,7 +5,7 @@
 //! other answer, and after none. Pieces are numbered for each life of the sender, so that a receiver knows a repeated
 //! one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{PartitionId, Partitions};
@@ -251,9 +251,11 @@ impl Outbox {
         self.piece.take().map(|piece| piece.ends)
     }
 
-    /// Whether the brokers of all receivers know all filters.
-    pub(super) fn brokers_know(&self, partitions: Partitions) -> bool {
-        partitions.without(self.covered).is_empty() && self.receivers.values().all(|receiver| receiver.brokers_know)
+    /// Whether the brokers of all receivers know all filters, and all these partitions have a home. The brokers of the
+    /// members in `but` do not count.
+    pub(super) fn brokers_know(&self, partitions: Partitions, but: &BTreeSet<String>) -> bool {
+        let know = |(name, receiver): (&String, &Receiver)| receiver.brokers_know || but.contains(name);
+        partitions.without(self.covered).is_empty() && self.receivers.iter().all(know)
     }
 
     /// The messages of the piece at hand.
@@ -451,7 +453,7 @@ mod tests {
         assert_eq!(names(&outbox.due(now + FIRST_PAUSE, MOVE)), ["b"]);
         outbox.take_answer(now, "b", Some(PartAnswer::Taken));
         assert_eq!(outbox.complete(partitions(&[1, 2])), Some(ENDS_PIECE));
-        assert!(!outbox.brokers_know(partitions(&[1, 2])));
+        assert!(!outbox.brokers_know(partitions(&[1, 2]), &BTreeSet::new()));
     }
 
     #[test]

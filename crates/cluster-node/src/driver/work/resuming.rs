@@ -1,6 +1,6 @@
 //! Connections of dead orchestrators that an earlier life of this process worked off, or whose brokers were not in the fleet
-//! at the takeover. Each is continued when its broker is in the fleet, and only where the table has left the partitions of the connection to this member: the member that takes
-//! over these partitions also takes over the connection.
+//! at the takeover. Each is continued when its broker is in the fleet, and only where no other member has taken over from
+//! this one meanwhile, with its partitions and connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,6 +22,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Resuming {
     waiting: Vec<Resumed>,
+    /// The partitions that the last life had, and since when.
+    last: BTreeMap<u16, u64>,
+    /// Whether this life has one of them since then: no member has taken over from the last life.
+    is_unbroken: bool,
     /// The partitions of this member in the table; `None` before it is a member.
     own: Option<Own>,
     /// Since when there is a broker in the fleet.
@@ -69,10 +73,16 @@ fn name_of(remembered: &RememberedBroker) -> String {
 }
 
 impl Resuming {
-    pub(super) fn of(remembered: Vec<RememberedBroker>) -> Self {
+    /// The connections of the last life, which had the partitions `last`.
+    pub(super) fn of(remembered: Vec<RememberedBroker>, last: BTreeMap<u16, u64>) -> Self {
         let of_last_life = |remembered| Resumed { remembered, taken_over: None, back_since: None };
         let waiting = remembered.into_iter().map(of_last_life);
-        Self { waiting: waiting.collect(), ..Self::default() }
+        Self { waiting: waiting.collect(), last, ..Self::default() }
+    }
+
+    /// Notes the partitions of this life, and since when it has them.
+    fn note_holdings(&mut self, holdings: &BTreeMap<u16, u64>) {
+        self.is_unbroken |= self.last.iter().any(|(partition, since)| holdings.get(partition) == Some(since));
     }
 
     /// Adds a connection that was taken over, and whose broker is not in the fleet.
@@ -117,7 +127,7 @@ impl Resuming {
             }
             let here = set_of(&remembered.here);
             let missing_since = self.brokers_since.map(|since| resumed.taken_over.map_or(since, |at| at.max(since)));
-            let is_own = !both(here, held).is_empty();
+            let is_own = self.is_unbroken || !both(here, held).is_empty();
             let (is_fetched, is_named) =
                 (!both(here, restoring).is_empty(), around.brokers.contains(&remembered.broker));
             if around.adopted.contains(&name_of(remembered)) {
@@ -146,6 +156,7 @@ impl Worker {
         let restoring = set_of(&work.restoring.keys().copied().collect::<Vec<_>>());
         let table = work.memory.table.as_ref();
         let home_here = set_of(&table.map(|table| table.of(&self.members.name)).unwrap_or_default());
+        self.adopted.resuming.note_holdings(&work.memory.holdings);
         self.adopted.resuming.note_table(home_here.without(restoring), restoring);
         self.resume_adopted();
     }
@@ -173,8 +184,9 @@ impl Worker {
                 "the connection of a dead orchestrator is not continued: the member that has its partitions now works it off, or its broker is not in the fleet"
             );
         }
+        let held = self.adopted.resuming.own.map_or(Partitions::NONE, |own| own.held);
         for remembered in due.continued {
-            let here = set_of(&remembered.here);
+            let here = both(set_of(&remembered.here), held);
             match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
                 Ok(transfer) => self.work_off(remembered, transfer, None, Vec::new()),
                 Err(error) => {
@@ -212,6 +224,10 @@ mod tests {
         RememberedBroker { of, broker, held: here.clone(), here, left: Vec::new() }
     }
 
+    fn of_last_life(here: &[u16]) -> Resuming {
+        Resuming::of(vec![remembered(here)], [(8, 5)].into())
+    }
+
     /// The world of a member, after a number of seconds.
     struct Member {
         began: Instant,
@@ -241,7 +257,7 @@ mod tests {
     #[test]
     fn a_connection_waits_until_its_broker_is_named() {
         let mut member = Member::new();
-        let mut resuming = Resuming::of(vec![remembered(&[3])]);
+        let mut resuming = of_last_life(&[3]);
         member.brokers.insert("x".to_owned());
         assert_eq!(member.look(&mut resuming, 0), [0, 0, 1], "it is no member yet");
         member.brokers.clear();
@@ -257,7 +273,7 @@ mod tests {
     fn a_connection_whose_broker_is_gone_is_given_up() {
         let mut member = Member::new();
         let begun = || {
-            let mut resuming = Resuming::of(vec![remembered(&[3])]);
+            let mut resuming = of_last_life(&[3]);
             resuming.note_table(set_of(&[3]), Partitions::NONE);
             resuming
         };
@@ -275,7 +291,7 @@ mod tests {
     #[test]
     fn a_connection_that_was_taken_over_waits_for_its_broker() {
         let mut member = Member::new();
-        let mut resuming = Resuming::of(Vec::new());
+        let mut resuming = Resuming::default();
         resuming.note_table(set_of(&[3]), Partitions::NONE);
         member.brokers.insert("y".to_owned());
         assert_eq!(member.look(&mut resuming, 0), [0, 0, 0]);
@@ -291,19 +307,33 @@ mod tests {
     fn only_the_home_of_the_partitions_continues() {
         let mut member = Member::new();
         member.brokers.insert("x".to_owned());
-        let mut resuming = Resuming::of(vec![remembered(&[3, 4])]);
+        let mut resuming = of_last_life(&[3, 4]);
         resuming.note_table(set_of(&[7]), Partitions::NONE);
         assert_eq!(member.look(&mut resuming, 0), [0, 1, 0], "another member has taken over");
-        let mut resuming = Resuming::of(vec![remembered(&[3, 4])]);
+        let mut resuming = of_last_life(&[3, 4]);
         resuming.note_table(set_of(&[4]), Partitions::NONE);
         assert_eq!(member.look(&mut resuming, 0), [1, 0, 0], "one partition has moved on before");
+    }
+
+    #[test]
+    fn a_restart_continues_for_partitions_that_have_moved() {
+        let mut member = Member::new();
+        member.brokers.insert("x".to_owned());
+        let mut resuming = of_last_life(&[3]);
+        resuming.note_holdings(&[(8, 5)].into());
+        resuming.note_table(set_of(&[8]), Partitions::NONE);
+        assert_eq!(member.look(&mut resuming, 0), [1, 0, 0], "no member has taken over its connections");
+        let mut resuming = of_last_life(&[3]);
+        resuming.note_holdings(&[(8, 6)].into());
+        resuming.note_table(set_of(&[8]), Partitions::NONE);
+        assert_eq!(member.look(&mut resuming, 0), [0, 1, 0], "it got a partition back from the member that took over");
     }
 
     #[test]
     fn a_connection_that_returns_with_its_home_is_one() {
         let mut member = Member::new();
         member.brokers.insert("x".to_owned());
-        let mut resuming = Resuming::of(vec![remembered(&[3])]);
+        let mut resuming = of_last_life(&[3]);
         resuming.note_table(Partitions::NONE, set_of(&[3]));
         assert_eq!(member.look(&mut resuming, 0), [0, 0, 1], "another member may have continued it");
         member.adopted.insert("x@dead".to_owned());
