@@ -109,7 +109,7 @@ pub(super) struct Windows {
     /// Whether the source hands out no more when as many messages have come since the oldest one that is not done.
     in_order: bool,
     /// Messages above QoS 0 that have come.
-    arrivals: u64,
+    pub(super) arrivals: u64,
     starts: BTreeMap<u64, Start>,
     /// Windows that are open, their members, and their memory.
     open: usize,
