@@ -1,7 +1,10 @@
 //! An application message that is kept: queued, in flight for a lasting session, retained, or a will.
 
+pub(crate) mod spare;
+
 use crate::ids::TenantId;
 use crate::now::Millis;
+use spare::{SpareMessages, room_for};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_mqtt::QoS;
@@ -19,7 +22,7 @@ pub(crate) type MessageRef = Rc<Message>;
 #[derive(Debug)]
 pub(crate) struct Message {
     /// Topic, forwarded properties and (unless shared) payload, one after the other.
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     topic_len: u32,
     properties_len: u32,
     /// A large payload, which all holders share.
@@ -147,13 +150,42 @@ impl<'a> Publication<'a> {
             return Rc::clone(kept);
         }
         let shared = self.share();
-        let inline = if shared.is_some() { &[][..] } else { self.payload };
-        let mut bytes = Vec::with_capacity(self.topic.len() + self.properties.len() + inline.len());
+        let kept = Rc::new(self.message(Vec::with_capacity(room_for(self.inline_len())), shared));
+        self.kept = Some(Rc::clone(&kept));
+        kept
+    }
+
+    /// The same, in memory that another message has left, if there is any.
+    pub(crate) fn keep_in(&mut self, spare: &mut SpareMessages) -> MessageRef {
+        if self.kept.is_none()
+            && self.payload.len() < SHARED_PAYLOAD_MIN
+            && let Some(mut kept) = spare.take(self.inline_len())
+            && let Some(message) = Rc::get_mut(&mut kept)
+        {
+            let bytes = std::mem::take(&mut message.bytes);
+            *message = self.message(bytes, None);
+            self.kept = Some(Rc::clone(&kept));
+            return kept;
+        }
+        self.keep()
+    }
+
+    /// Bytes of the message that it does not share.
+    fn inline_len(&self) -> usize {
+        let inline = if self.payload.len() < SHARED_PAYLOAD_MIN { self.payload.len() } else { 0 };
+        self.topic.len() + self.properties.len() + inline
+    }
+
+    /// Its kept form, whose bytes are in this memory.
+    fn message(&self, mut bytes: Vec<u8>, shared: Option<Arc<[u8]>>) -> Message {
+        bytes.clear();
         bytes.extend_from_slice(self.topic.as_bytes());
         bytes.extend_from_slice(self.properties);
-        bytes.extend_from_slice(inline);
-        let kept = Rc::new(Message {
-            bytes: bytes.into_boxed_slice(),
+        if shared.is_none() {
+            bytes.extend_from_slice(self.payload);
+        }
+        Message {
+            bytes,
             topic_len: self.topic.len() as u32,
             properties_len: self.properties.len() as u32,
             shared,
@@ -163,9 +195,7 @@ impl<'a> Publication<'a> {
             expires_at: self.expires_at,
             publisher: self.publisher,
             priority: self.priority,
-        });
-        self.kept = Some(Rc::clone(&kept));
-        kept
+        }
     }
 
     /// Bytes that a delivery of this message counts for in a queue.

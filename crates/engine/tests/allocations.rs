@@ -6,10 +6,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Settings, ShardId, ShardPosition};
 
+/// Flags of CONNECT: a session that ends with its connection, and one that lasts.
+const CLEAN: u8 = 2;
+const LASTING: u8 = 0;
 const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 
 thread_local! {
@@ -53,8 +57,13 @@ impl Shards {
 
     /// Connects a client on the shard that is its home.
     fn connect(&mut self, name: &str) -> (usize, ConnectionKey) {
+        self.connect_with(name, CLEAN)
+    }
+
+    fn connect_with(&mut self, name: &str, flags: u8) -> (usize, ConnectionKey) {
         let length = u8::try_from(name.len()).unwrap();
-        let packet = [&[0x10, 12 + length], &b"\0\x04MQTT\x04\x02\0\0\0"[..], &[length], name.as_bytes()].concat();
+        let head = [0x10, 12 + length, 0, 4, b'M', b'Q', b'T', b'T', 4, flags, 0, 0, 0, length];
+        let packet = [&head, name.as_bytes()].concat();
         let mut shard = 0;
         loop {
             let engine = &mut self.0[shard];
@@ -73,9 +82,13 @@ impl Shards {
     }
 
     fn subscribe(&mut self, name: &str, filter: &str) {
-        let (shard, key) = self.connect(name);
+        let connection = self.connect(name);
+        self.subscribe_at(connection, filter, 0);
+    }
+
+    fn subscribe_at(&mut self, (shard, key): (usize, ConnectionKey), filter: &str, qos: u8) {
         let length = u8::try_from(filter.len()).unwrap();
-        let packet = [&[0x82, 5 + length, 0, 1, 0, length], filter.as_bytes(), &[0]].concat();
+        let packet = [&[0x82, 5 + length, 0, 1, 0, length], filter.as_bytes(), &[qos]].concat();
         self.0[shard].handle_input(NOW, key, &packet);
         self.settle();
     }
@@ -126,8 +139,34 @@ impl Shards {
         TAKEN.get() - before
     }
 
+    /// Publishes `messages` at QoS 1 to `a/b` in one piece, and acknowledges them, `times` over; returns how many pieces of
+    /// memory that took.
+    fn taken_at_qos_1(&mut self, from: ConnectionKey, to: ConnectionKey, messages: u16, times: usize) -> u64 {
+        const LENGTH: u8 = 2 + 3 + 2 + 64;
+        let packet = |id: u16| [&[0x32, LENGTH, 0, 3], &b"a/b"[..], &id.to_be_bytes(), &[b'x'; 64]].concat();
+        let packets = (1..=messages).flat_map(packet).collect::<Vec<u8>>();
+        let mut answers = Vec::with_capacity(4 * usize::from(messages));
+        let before = TAKEN.get();
+        for _ in 0..times {
+            self.0[0].handle_input(NOW, from, &packets);
+            let mut slices = [IoSlice::new(&[])];
+            self.0[0].output(to).unwrap().slices(&mut slices);
+            answers.clear();
+            for packet in slices[0].chunks(2 + usize::from(LENGTH)) {
+                answers.extend_from_slice(&[0x40, 2, packet[7], packet[8]]);
+            }
+            self.0[0].handle_input(NOW, to, &answers);
+            self.settle();
+        }
+        TAKEN.get() - before
+    }
+
     fn delivered(&self) -> u64 {
-        self.0.iter().map(|engine| engine.questions().counters().messages_out[0]).sum()
+        self.delivered_at(0)
+    }
+
+    fn delivered_at(&self, qos: usize) -> u64 {
+        self.0.iter().map(|engine| engine.questions().counters().messages_out[qos]).sum()
     }
 }
 
@@ -144,6 +183,19 @@ fn a_message_to_subscribers_of_its_shard_takes_no_memory() {
         assert_eq!(shards.taken(publisher, "a/b", messages, 100), 0, "{how}");
     }
     assert_eq!(shards.delivered(), 3 * 120 * 11);
+}
+
+#[test]
+fn kept_messages_use_the_memory_of_earlier_ones() {
+    const BURSTS: usize = 100;
+    let mut shards = Shards::new(1);
+    let (subscriber, publisher) = (shards.connect_with("subscriber", LASTING), shards.connect("publisher"));
+    shards.subscribe_at(subscriber, "a/b", 1);
+    shards.taken_at_qos_1(publisher.1, subscriber.1, 10, 20);
+    let taken = shards.taken_at_qos_1(publisher.1, subscriber.1, 10, BURSTS);
+    // The list of messages in flight is made for each burst.
+    assert!(taken <= 2 * BURSTS as u64, "{taken} for {BURSTS} bursts of ten messages");
+    assert_eq!(shards.delivered_at(1), 120 * 10);
 }
 
 #[test]

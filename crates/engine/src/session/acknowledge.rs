@@ -5,6 +5,7 @@ use crate::events::refused::Refused;
 use crate::ids::SessionKey;
 use crate::journal::keys::StoredSession;
 use crate::memory::MemoryUse;
+use crate::message::spare::SpareMessages;
 use crate::now::Millis;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
@@ -36,6 +37,16 @@ pub(crate) struct Answered {
     pub(crate) stored: Option<StoredSession>,
     pub(crate) of_broker_link: bool,
     pub(crate) in_flight: InFlight,
+}
+
+impl InFlight {
+    /// Its exchange is finished: another message may use its memory.
+    #[inline]
+    pub(crate) fn leave_memory(self, spare: &mut SpareMessages) {
+        if let Some(delivery) = self.delivery {
+            spare.put(delivery.message);
+        }
+    }
 }
 
 /// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.

@@ -69,6 +69,9 @@ impl ShardState {
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
+        if let Some(delivery) = delivery {
+            self.spare.put(delivery.message);
+        }
     }
 
     /// Retransmits the messages in flight when the last connection ended, in their order, then sends the queued ones.

@@ -8,6 +8,7 @@ use crate::ids::{SessionKey, TenantId};
 use crate::journal::Numbers;
 use crate::limits::usage::Payer;
 use crate::message::Publication;
+use crate::message::spare::SpareMessages;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape, fits_surely};
 use crate::session::overflow::Arriving;
@@ -66,7 +67,7 @@ impl ShardState {
             alias: None,
             is_for_hub: connection.is_of_hub(),
         };
-        if has_len_to_check(connection, publication, terms) {
+        if has_len_to_check(connection, publication, terms.subscription_ids) {
             let len = layouts.packet_len(publication, &shape, now);
             if len > connection.max_packet_out as usize {
                 self.reports().discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
@@ -80,7 +81,7 @@ impl ShardState {
             let stored = session.stored;
             let flow = session.flow_mut();
             let number = if stored.is_some() { flow.number() } else { 0 };
-            let kept = keep.then(|| delivery(publication, terms, qos, number));
+            let kept = keep.then(|| delivery(&mut self.spare, publication, terms, qos, number));
             let numbers = Numbers { entry: number, separate: false };
             let Some((id, cost)) = await_answer(now, flow, qos, InFlight { delivery: kept, numbers }) else { return };
             self.memory.held += cost;
@@ -134,7 +135,7 @@ impl ShardState {
         terms: &Terms<'_>,
         qos: QoS,
     ) {
-        let mut delivery = delivery(publication, terms, qos, 0);
+        let mut delivery = delivery(&mut self.spare, publication, terms, qos, 0);
         let is_dealt = || terms.group.is_some_and(|group| group.tenant != TenantId::BROKER_LINK);
         let is_of_transfer = self.transfers.concern(&self.settings, publication.topic, is_dealt);
         if is_of_transfer && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
@@ -238,19 +239,20 @@ impl ShardState {
                 self.drop_expired(to, &next);
                 continue;
             }
-            self.send_queued(now, layouts, to, &next);
+            self.send_queued(now, layouts, to, next);
         }
         self.after_refill(to);
     }
 
     /// Sends one message that waited.
-    fn send_queued(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, next: &Delivery) {
+    fn send_queued(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, next: Delivery) {
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let Some(key) = session.connection else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let message = Rc::clone(&next.message);
+        let (message, ids, number) = (Rc::clone(&next.message), next.ids.clone(), next.number);
         let mut publication = message.publication();
         let qos = next.qos.min(connection.max_qos_out);
+        let once = next.group.as_ref().filter(|_| qos == QoS::ExactlyOnce).cloned();
         layouts.begin(1);
         let mut shape = Shape {
             version: connection.version,
@@ -258,28 +260,30 @@ impl ShardState {
             retain: next.retain,
             dup: false,
             packet_id: None,
-            subscription_ids: next.ids.as_slice(),
+            subscription_ids: ids.as_slice(),
             alias: None,
             is_for_hub: connection.is_of_hub(),
         };
-        let len = layouts.packet_len(&mut publication, &shape, now);
-        let stored = session.stored.filter(|_| next.number != 0);
-        if len > connection.max_packet_out as usize {
-            self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
-            self.journal.forget_stored(stored, next.number);
-            return;
+        let stored = session.stored.filter(|_| number != 0);
+        if has_len_to_check(connection, &publication, shape.subscription_ids) {
+            let len = layouts.packet_len(&mut publication, &shape, now);
+            if len > connection.max_packet_out as usize {
+                self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
+                self.journal.forget_stored(stored, number);
+                return;
+            }
+            shape.alias = choose_alias(connection, publication.topic, len);
         }
-        shape.alias = choose_alias(connection, publication.topic, len);
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || next.group.is_some();
             let flow = session.flow_mut();
-            let numbers = Numbers { entry: next.number, separate: true };
-            let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
+            let numbers = Numbers { entry: number, separate: true };
+            let kept = InFlight { delivery: keep.then_some(next), numbers };
             let Some((id, cost)) = await_answer(now, flow, qos, kept) else { return };
             self.memory.held += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
-                self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
+                self.journal.put_sent(stored, number, id, awaited(qos), flow.number());
             }
         }
         let payer = connection.payer;
@@ -287,15 +291,17 @@ impl ShardState {
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
         if qos == QoS::AtMostOnce {
-            self.journal.forget_stored(stored, next.number);
+            self.journal.forget_stored(stored, number);
         } else if stored.is_some()
             && qos == QoS::ExactlyOnce
             && let Some(batch) = self.journal.hold(key)
         {
             output.hold(at, batch);
         }
-        note_sent_once(next.group.as_ref(), qos);
+        note_sent_once(once.as_ref(), qos);
         self.note_sent(to, payer, &publication, qos);
+        drop(publication);
+        self.spare.put(message);
     }
 
     /// Counts a message that was sent. At QoS 0 no acknowledgement follows.
@@ -389,9 +395,9 @@ pub(crate) struct Room {
 
 /// Whether the length of a message's packet decides if a client gets it, or by which topic alias.
 #[inline]
-fn has_len_to_check(connection: &Connection, publication: &Publication<'_>, terms: &Terms<'_>) -> bool {
+fn has_len_to_check(connection: &Connection, publication: &Publication<'_>, subscription_ids: &[u32]) -> bool {
     let max = connection.max_packet_out;
-    connection.aliases_out || (max != u32::MAX && !fits_surely(publication, terms.subscription_ids, max))
+    connection.aliases_out || (max != u32::MAX && !fits_surely(publication, subscription_ids, max))
 }
 
 /// Whether a message to a connected client is sent without waiting in the queue. One of QoS 0 goes before messages that
@@ -435,9 +441,15 @@ fn choose_alias(connection: &mut Connection, topic: &str, packet_len: usize) -> 
 /// Bytes by which a Topic Alias lengthens a packet at most: the property, and one more byte of each length before it.
 const ALIAS_PROPERTY_LEN: usize = 5;
 
-fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS, number: u64) -> Delivery {
+fn delivery(
+    spare: &mut SpareMessages,
+    publication: &mut Publication<'_>,
+    terms: &Terms<'_>,
+    qos: QoS,
+    number: u64,
+) -> Delivery {
     Delivery {
-        message: publication.keep(),
+        message: publication.keep_in(spare),
         qos,
         retain: terms.retain,
         latest: false,
