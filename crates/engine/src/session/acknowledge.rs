@@ -9,7 +9,7 @@ use crate::message::spare::SpareMessages;
 use crate::now::Millis;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
-use crate::session::{Delivery, InFlight};
+use crate::session::{Delivery, Flow, InFlight, Session};
 use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
 /// An acknowledgement is of another type than the message in flight under its packet identifier awaits.
@@ -58,6 +58,31 @@ pub(crate) fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: Rea
         out.extend_from_slice(&[first_byte, 3, id[0], id[1], code.byte()]);
     }
     true
+}
+
+impl Flow {
+    /// Ends the flight of a message of which nothing is kept, as in a session that ends with its connection; returns
+    /// whether it was one. Most acknowledgements are for such messages.
+    #[inline]
+    fn end_unkept(&mut self, now: Millis, id: PacketId, state: State) -> bool {
+        let is_unkept = |(at, awaited): &(usize, State)| {
+            *awaited == state && self.inflight.at(*at).is_some_and(|sent| sent.delivery.is_none())
+        };
+        let Some((at, _)) = self.inflight.place_of(id).filter(is_unkept) else { return false };
+        self.inflight.finish_at(at);
+        self.waiting_since = now;
+        true
+    }
+}
+
+impl Session {
+    /// Ends the flight of a message that is neither kept nor stored, if it is one and was sent on this connection.
+    #[inline]
+    pub(crate) fn end_unkept(&mut self, now: Millis, id: PacketId, state: State) -> bool {
+        let may_be = self.stored.is_none() && !self.is_broker_link();
+        let flow = self.flow.as_mut().filter(|flow| may_be && flow.to_resend == 0);
+        flow.is_some_and(|flow| flow.end_unkept(now, id, state))
+    }
 }
 
 impl Sessions {

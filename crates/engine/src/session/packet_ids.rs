@@ -168,6 +168,12 @@ impl<T> Inflight<T> {
         self.entries.get(at).map(|entry| (at, entry.state))
     }
 
+    /// The item at a place.
+    #[inline]
+    pub(crate) fn at(&self, at: usize) -> Option<&T> {
+        self.entries.get(at).map(|entry| &entry.item)
+    }
+
     /// The same as [`Inflight::finish`] for an entry whose place is known.
     #[inline]
     pub(crate) fn finish_at(&mut self, at: usize) -> Option<T> {

@@ -16,6 +16,14 @@ use crate::session::refused::RefusedMessage;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
+/// A PUBACK of success, which nearly all are.
+#[inline]
+fn put_plain_pub_ack(packet_id: PacketId, out: &mut Vec<u8>) -> bool {
+    let id = packet_id.get().to_be_bytes();
+    out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
+    true
+}
+
 impl Answering<'_> {
     /// Answers a packet when `waits` confirmations have come. The answer leaves at once if `waits` is 0 and no earlier
     /// answer is pending. `promises` is true if the answer promises a change that was written into the journal.
@@ -31,11 +39,16 @@ impl Answering<'_> {
     ) {
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         let is_first = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
-        let ack = PendingAck { waits, packet_id, answer, promises };
         if waits == 0 && is_first {
-            self.send_answer(now, key, ack);
+            let is_plain = matches!(answer, Answer::PubAck(Ok(ReasonCode::Success)));
+            if is_plain && connection.listener != PRINCIPAL_LISTENER && !self.broker_links.is_confirming() {
+                self.state.send_promise(key, PacketType::PubAck, promises, |out| put_plain_pub_ack(packet_id, out));
+            } else {
+                self.send_answer(now, key, PendingAck { waits, packet_id, answer, promises });
+            }
             return;
         }
+        let ack = PendingAck { waits, packet_id, answer, promises };
         connection.extra_mut().acks.push(ack);
         if waits > 0 {
             self.state.journal.note_crossing();
@@ -139,11 +152,7 @@ impl Answering<'_> {
         let explains = version.is_v5() && connection.problem_information;
         let explained = self.explained(key, packet_id, outcome);
         self.state.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
-            Ok(ReasonCode::Success) => {
-                let id = packet_id.get().to_be_bytes();
-                out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
-                true
-            }
+            Ok(ReasonCode::Success) => put_plain_pub_ack(packet_id, out),
             Ok(code) => PubAck::new(packet_id, code).encode(version, out).is_ok(),
             Err(reason) => {
                 let text = Some(explained.as_deref().unwrap_or(reason.text())).filter(|_| explains);
