@@ -95,7 +95,9 @@ mod tests {
     fn spare_memory_is_bounded_in_number_and_length() {
         let mut spare = SpareMessages::default();
         let kept: Vec<MessageRef> = (0..2 * MOST).map(|_| publication("t", b"x").keep()).collect();
-        kept.into_iter().for_each(|message| spare.put(message));
+        for message in kept {
+            spare.put(message);
+        }
         assert_eq!(spare.count, MOST);
         let long = vec![0; LONGEST + 1];
         let before = spare.take(1).expect("there is memory");
