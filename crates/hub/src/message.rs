@@ -61,7 +61,8 @@ const STEP: usize = size_of::<u64>();
 fn blank_in(bytes: u64) -> Option<usize> {
     const LOWEST: u64 = u64::from_ne_bytes([0x01; STEP]);
     const HIGHEST: u64 = u64::from_ne_bytes([0x80; STEP]);
-    let differences = bytes ^ (LOWEST * b' ' as u64);
+    const BLANKS: u64 = u64::from_ne_bytes([b' '; STEP]);
+    let differences = bytes ^ BLANKS;
     let found = differences.wrapping_sub(LOWEST) & !differences & HIGHEST;
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
