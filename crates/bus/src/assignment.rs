@@ -6,8 +6,8 @@
 //! was given up.
 //!
 //! While the log of the group takes no record, as in an election of its servers, no member can count up. That time does
-//! not count against members, and a member whose lease ends in it is one as before if the log still
-//! has it afterwards.
+//! not count against members, and a member whose lease ends in it is one as before if the log, when it continues, still
+//! has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

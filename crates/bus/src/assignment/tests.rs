@@ -216,7 +216,7 @@ fn time_without_a_record_does_not_count_against_members() {
     now += LEASE * 3;
     assert_eq!(members_after(&mut a, &mut table.clone(), now), ["a", "b"], "b could not count up, either");
     a.note_table(now);
-    assert_eq!(members_after(&mut a, &mut table, now), ["a", "b"], "the log takes records again");
+    assert_eq!(members_after(&mut a, &mut table, now), ["a", "b"], "the log continues");
     // From now on only b does not count up.
     let since = now;
     while members_after(&mut a, &mut table, now) == ["a", "b"] {

@@ -392,7 +392,7 @@ mod tests {
         let asked = Instant::now();
         worker.read_own_asked(7, None, 1, &of_own, asked);
         assert_eq!(worker.next_turn, asked + worker.beat());
-        // Nine tenths of the lease are over when the log takes records again.
+        // Nine tenths of the lease are over when the log continues.
         let late = Instant::now().checked_sub(LEASE / 10 * 9).unwrap();
         worker.read_own_asked(8, Some(7), 2, &of_own, late);
         assert!(worker.next_turn <= Instant::now());

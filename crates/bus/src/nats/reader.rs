@@ -238,7 +238,7 @@ impl ReaderTask {
         Ok(())
     }
 
-    /// Takes a record, or a claim (without a record).
+    /// Takes a record, or passes a claim over.
     fn take(&self, position: Position, record: Option<Record>, reading: &mut Reading) {
         match record {
             Some(record) => {
