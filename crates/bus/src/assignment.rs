@@ -159,11 +159,13 @@ impl Seat {
         self.losing.values().copied().min()
     }
 
-    /// A table was accepted. Members could not count up before it for as long as the log took no record.
+    /// A table was accepted. Members could not count up before it for as long as the log took no record. Behind an outage
+    /// of a lease each has a whole lease again: the first to reach the log may be long before the others.
     pub(crate) fn note_table(&mut self, now: Instant) {
         let counted = self.counted_until(now);
+        let was_away = self.table_at.is_some_and(|table_at| now.saturating_duration_since(table_at) >= self.lease);
         for (_, since) in self.seen.values_mut() {
-            *since = (*since + now.saturating_duration_since(counted)).min(now);
+            *since = if was_away { now } else { (*since + now.saturating_duration_since(counted)).min(now) };
         }
         self.table_at = Some(now);
     }

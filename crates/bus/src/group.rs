@@ -107,6 +107,7 @@ pub(crate) fn join(
         accepted: Accepted::default(),
         reader: None,
         caught_up: false,
+        before: 0,
         pending: None,
         proposals: 0,
         next_turn: std::time::Instant::now(),

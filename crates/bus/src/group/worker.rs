@@ -32,6 +32,8 @@ pub(super) struct Worker {
     pub(super) reader: Option<Reader>,
     /// Whether the proposal that was appended first has been read: before that the table may be an old one.
     pub(super) caught_up: bool,
+    /// Proposals up to this number were appended before that.
+    pub(super) before: u64,
     /// The proposal that was appended and not judged yet: its number, and when it was begun.
     pub(super) pending: Option<(u64, Instant)>,
     pub(super) proposals: u64,
@@ -122,6 +124,9 @@ impl Worker {
     /// Reads the log from its beginning. It may be another log than before: until a proposal of this member has been
     /// read, the members stay as they were.
     fn open(&mut self) {
+        if self.caught_up {
+            self.before = self.proposals;
+        }
         (self.accepted, self.caught_up) = (Accepted::default(), false);
         (self.reader, self.pending) = (None, None);
         let events = self.events.clone();
@@ -172,7 +177,8 @@ impl Worker {
             self.seat.note_table(now);
         }
         let asked = self.pending.filter(|(number, _)| proposal.life == self.life && proposal.number == *number);
-        self.caught_up |= asked.is_some();
+        // Also by one whose append was uncertain: it may be the one that brought this life back among the members.
+        self.caught_up |= proposal.life == self.life && proposal.number > self.before;
         // A table without this life says nothing about the members before it: the log was lost, or others have given
         // this member up. That is said before the members of the table are.
         if accepted && self.caught_up && !(self.is_in(&was) && self.is_in(&self.accepted.table)) {
@@ -312,6 +318,7 @@ mod tests {
             accepted: Accepted::default(),
             reader: None,
             caught_up: false,
+            before: 0,
             pending: None,
             proposals: 0,
             next_turn: Instant::now(),
@@ -422,5 +429,27 @@ mod tests {
         let both = worker.seat.wish(&of_other, Instant::now()).unwrap();
         worker.read_own(11, Some(10), 4, &both);
         assert_eq!(seen(&membership).0, Some(1));
+    }
+
+    #[test]
+    fn an_uncertain_proposal_does_not_hide_that_this_life_was_out() {
+        let mut worker = worker();
+        let (_, left) = channel();
+        let membership = crate::Membership::new(Arc::clone(&worker.holdings), OWN, Box::new(|_| {}), left);
+        let of_own = worker.seat.wish(&Table::default(), Instant::now()).unwrap();
+        worker.proposals = 1;
+        worker.read_own(1, None, 1, &of_own);
+        assert_eq!((seen(&membership).0, membership.losses()), (Some(0), 0));
+        // The member is away for so long that others trim the log behind its place, and is given up.
+        worker.seat.expire(Instant::now() + LEASE, &worker.holdings);
+        worker.open();
+        let of_other = seat("b", OTHER).wish(&Table::default(), Instant::now()).unwrap();
+        worker.read_proposal(10, Some(9), OTHER, 1, &of_other);
+        // Its next proposal is in the log, although the append seemed to fail.
+        let both = worker.seat.wish(&of_other, Instant::now()).unwrap();
+        worker.proposals = 2;
+        worker.read_proposal(11, Some(10), OWN, 2, &both);
+        worker.read_own(12, Some(11), 3, &both);
+        assert_eq!((seen(&membership).0, membership.losses()), (Some(1), 1));
     }
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod preparing;
+mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tidegate_cluster::{
 use tidegate_random::SplitMix64;
 
 use self::preparing::{behind_those_sent, without_those_sent};
+use self::stalls::Stall;
 
 /// How long a tick is.
 const TICK: Duration = Duration::from_millis(100);
@@ -52,6 +54,8 @@ struct Node {
     next_beat: u64,
     /// When it hears that its last beat was accepted, and when it asked for that.
     answer: Option<(u64, u64)>,
+    /// When it asked for a beat that the log has not taken yet.
+    asked: Option<u64>,
     /// Until when its shards have a lease, as far as they know, and whether that has ended for them.
     shards_until: u64,
     shards_ended: bool,
@@ -107,8 +111,9 @@ struct World {
     now: u64,
     nodes: Vec<Node>,
     lives: u64,
-    /// The group: life and time of the last beat.
+    /// The group: life and time of the last beat, without the time in which its log took no record.
     group: BTreeMap<String, (u64, u64)>,
+    stall: Stall,
     tables: Vec<Table>,
     claims: u64,
     adverts: BTreeMap<String, Vec<(u64, Advert)>>,
@@ -150,6 +155,7 @@ impl World {
             nodes: Vec::new(),
             lives: 0,
             group: BTreeMap::new(),
+            stall: Stall::default(),
             tables: Vec::new(),
             claims: 0,
             adverts: BTreeMap::new(),
@@ -184,6 +190,7 @@ impl World {
                 lease_until: 0,
                 next_beat: 0,
                 answer: None,
+                asked: None,
                 shards_until: 0,
                 shards_ended: true,
                 watchdog: watchdog(),
@@ -219,6 +226,7 @@ impl World {
         node.follower = Follower::new(&node.name, life, remembered).with_arrivals(arrivals);
         (node.life, node.after, node.joined_at, node.lease_until, node.next_beat) = (life, after, now, 0, now);
         (node.read, node.table, node.claim, node.answer) = (0, Table::default(), None, None);
+        node.asked = None;
         node.arrived.clear();
         node.restoring.clear();
         node.sightings.clear();
@@ -248,6 +256,7 @@ impl World {
 
     fn tick(&mut self) {
         self.now += 1;
+        self.stall.count(self.now);
         for index in 0..NODES {
             let node = &self.nodes[index];
             if !node.alive || node.stopped_until > self.now {
@@ -260,13 +269,15 @@ impl World {
             self.keep_lease(index);
             if self.nodes[index].cut_until <= self.now {
                 self.beat(index);
+            }
+            if self.reaches_logs(index) {
                 self.read(index);
                 self.lead(index);
                 self.prepare(index);
                 self.advertise(index);
             }
             self.take_images(index);
-            if self.nodes[index].cut_until <= self.now {
+            if self.reaches_logs(index) {
                 self.restore(index);
             }
             self.serve(index);
@@ -288,6 +299,7 @@ impl World {
         if node.lease_until != 0 && node.lease_until <= now && node.cut_until <= now && is_lost {
             // The group has given it up. A node that the group still has continues when it hears of its next beat.
             let life = node.life;
+            self.stall.lost += 1;
             return self.begin_life(index, Some(life));
         }
         self.hear(index);
@@ -297,6 +309,7 @@ impl World {
         let (now, latches) = (self.now, self.latches);
         let node = &mut self.nodes[index];
         let Some((_, asked)) = node.answer.take_if(|(at, _)| *at <= now) else { return };
+        self.stall.continued += usize::from(node.lease_until != 0 && node.lease_until <= now && asked + LEASE > now);
         node.lease_until = asked + LEASE;
         // Shards that follow a table of this life are notified, and a lease that never ended continues.
         if node.follower.is_member() && node.lease_until > now {
@@ -336,11 +349,18 @@ impl World {
             return;
         }
         let node = &mut self.nodes[index];
-        node.next_beat = now + BEAT;
+        if self.stall.until > now {
+            node.asked.get_or_insert(now);
+            return;
+        }
         // It was asked for a little earlier than it is accepted, and heard of a little later.
-        node.answer = Some((now + self.random.below(5), now - self.random.below(3).min(now)));
-        self.group.retain(|name, (_, seen)| *name == node.name || now.saturating_sub(*seen) < LEASE);
-        self.group.insert(node.name.clone(), (node.life, now));
+        let (heard, late) = (now + self.random.below(5), node.asked.take());
+        let asked = late.unwrap_or_else(|| now - self.random.below(3).min(now));
+        node.answer = Some((heard, asked));
+        node.next_beat = late.map_or(now + BEAT, |asked| (asked + BEAT).max(now + 1));
+        let counted = self.stall.accept(now);
+        self.group.retain(|name, (_, seen)| *name == node.name || counted.saturating_sub(*seen) < LEASE);
+        self.group.insert(node.name.clone(), (node.life, counted));
     }
 
     fn read(&mut self, index: usize) {
@@ -567,11 +587,12 @@ impl World {
 
     /// Acknowledges something for each partition that is served and looked at.
     fn serve(&mut self, index: usize) {
-        let node = &mut self.nodes[index];
+        let node = &self.nodes[index];
         // A node that keeps its store on the bus writes a message there before it acknowledges it.
-        if node.shards_ended || node.fenced || node.durable && node.cut_until > self.now {
+        if node.shards_ended || node.fenced || node.durable && !self.reaches_logs(index) {
             return;
         }
+        let node = &mut self.nodes[index];
         let share = |first: u64| (first as u16..PARTITIONS).step_by(WATCHED as usize);
         let in_turn = share(1 + self.now % (WATCHED - 1));
         for partition in share(0).chain(in_turn).filter(|partition| node.follower.serves(*partition)) {
@@ -633,6 +654,7 @@ impl World {
             let node = &mut self.nodes[index];
             (node.stopped_until, node.cut_until, node.leaving, node.refuses_until) = (0, 0, false, 0);
         }
+        self.stall.until = 0;
         self.run(40 * LEASE);
         let tables = self.tables.len();
         self.run(5 * LEASE);

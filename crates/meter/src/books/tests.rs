@@ -261,6 +261,7 @@ fn books_of_users_leave_out_runs_that_do_not_count_users() {
     users.settle(5, 110, &counted("a", 3)).unwrap();
     users.pause().unwrap();
     let written = fs::read(folder.0.join(USERS_FILE)).unwrap();
+    assert!(written.ends_with(b" run 0\n"), "earlier versions read this line as that of any run");
     open().pause().unwrap();
     assert_eq!(fs::read(folder.0.join(USERS_FILE)).unwrap(), written, "once");
     let mut users = open();
