@@ -14,6 +14,7 @@ mod proven;
 mod refused;
 mod retained;
 mod twins;
+mod waiting;
 mod wills;
 
 const T: TenantId = TenantId::DEFAULT;

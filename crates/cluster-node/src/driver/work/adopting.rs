@@ -39,6 +39,11 @@ impl AdoptedBrokers {
         self.all.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
     }
 
+    /// The members whose connections are worked off.
+    fn members(&self) -> BTreeSet<String> {
+        self.brokers().map(|(of, _)| of.to_owned()).collect()
+    }
+
     /// The connections with their partitions, for a restart.
     pub(super) fn to_remember(&self) -> Vec<RememberedBroker> {
         let of_this_life = self.all.iter().map(|it| RememberedBroker {
@@ -90,6 +95,9 @@ struct Adopted {
     unanswered: usize,
     /// The messages of these pieces, for partitions that have come here.
     for_here: [Vec<u8>; 2],
+    /// Members that are back, had some of these partitions at the beginning, and waited for the end of their own former
+    /// connections: until their brokers know the filters, no other connection brings the messages.
+    waits_for: BTreeSet<String>,
     /// Since when the dead one is back, which connects to the broker when this is over.
     back_since: Option<Instant>,
     stage: SettleStage,
@@ -147,6 +155,7 @@ impl Worker {
             }
         };
         tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
+        let waits_for = self.members.among(&self.adopted.members(), &of, here, held.with(left));
         self.adopted.all.push(Adopted {
             of,
             broker,
@@ -160,6 +169,7 @@ impl Worker {
             awaited: Default::default(),
             unanswered: 0,
             for_here: Default::default(),
+            waits_for,
             back_since: None,
             stage: SettleStage::Begun,
         });
@@ -188,9 +198,10 @@ impl Worker {
             return;
         }
         let before = self.adopted.all.len();
-        let dead: BTreeSet<String> = self.adopted.brokers().map(|(of, _)| of.to_owned()).collect();
+        let dead = self.adopted.members();
         for mut adopted in std::mem::take(&mut self.adopted.all) {
-            let is_over = match adopted.is_worked_off(self, &dead) {
+            let excused = dead.difference(&adopted.waits_for).cloned().collect();
+            let is_over = match adopted.is_worked_off(self, &excused) {
                 Ok(is_over) => is_over,
                 Err(error) => {
                     adopted.stage = SettleStage::Begun;
@@ -243,13 +254,13 @@ fn numbers(partitions: Partitions) -> Vec<u16> {
 }
 
 impl Adopted {
-    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members. `dead` are
-    /// the members whose connections are worked off here.
-    fn is_worked_off(&mut self, worker: &Worker, dead: &BTreeSet<String>) -> Result<bool, MoveError> {
+    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members. The brokers
+    /// of the members in `excused` need not know the filters.
+    fn is_worked_off(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> Result<bool, MoveError> {
         self.for_held.set_homes(&worker.members.receivers(&self.of, self.held));
         self.for_left.set_homes(&worker.members.receivers(&self.of, self.left));
         if self.for_held.is_idle() && self.for_left.is_idle() {
-            self.put_next(worker, dead)?;
+            self.put_next(worker, excused)?;
         }
         let (of, broker) = (self.of.as_str(), self.broker.as_str());
         let [for_held, for_left] = &mut self.awaited;
@@ -280,7 +291,7 @@ impl Adopted {
         }
         if matches!(self.stage, SettleStage::Ending) {
             // A member that has taken over meanwhile may have got the last piece alone.
-            if self.all_brokers_know(worker, dead) {
+            if self.all_brokers_know(worker, excused) {
                 return Ok(true);
             }
             self.stage = SettleStage::Begun;
@@ -289,9 +300,9 @@ impl Adopted {
     }
 
     /// Puts the messages that have come since the last piece. If all have come, it is the last piece.
-    fn put_next(&mut self, worker: &Worker, dead: &BTreeSet<String>) -> Result<(), MoveError> {
+    fn put_next(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> Result<(), MoveError> {
         let moves = OrchestratorMoves::of(&worker.node);
-        let knows = self.all_brokers_know(worker, dead);
+        let knows = self.all_brokers_know(worker, excused);
         let mut brought = moves.take_brought(&self.name)?;
         let has_come = |brought: &tidegate_engine::Brought| brought.for_members.is_some() || brought.for_left.is_some();
         // A broker that waits for acknowledgements has more.
@@ -339,11 +350,11 @@ impl Adopted {
         (self.held.without(worker.members.served), self.left.without(worker.members.served))
     }
 
-    /// Whether the brokers know the filters of all members that serve the partitions. If a dead orchestrator is back, its
-    /// brokers wait for the end of its connections.
-    fn all_brokers_know(&self, worker: &Worker, dead: &BTreeSet<String>) -> bool {
+    /// Whether the brokers know the filters of all members that serve the partitions, but for those in `excused`: they are
+    /// back, their brokers wait for the end of their former connections, and the old homes of their partitions forward.
+    fn all_brokers_know(&self, worker: &Worker, excused: &BTreeSet<String>) -> bool {
         let (held, left) = self.elsewhere(worker);
-        let know_here = dead.contains(&worker.members.name) || brokers_know(&worker.node);
-        know_here && self.for_held.brokers_know(held, dead) && self.for_left.brokers_know(left, dead)
+        let know_here = excused.contains(&worker.members.name) || brokers_know(&worker.node);
+        know_here && self.for_held.brokers_know(held, excused) && self.for_left.brokers_know(left, excused)
     }
 }

@@ -59,6 +59,21 @@ impl Members {
         receivers
     }
 
+    /// The members in `waiting`, but for `of`, that have some of these partitions; those in `coming` are about to be served
+    /// here.
+    pub(super) fn among(
+        &self,
+        waiting: &BTreeSet<String>,
+        of: &str,
+        coming: Partitions,
+        partitions: Partitions,
+    ) -> BTreeSet<String> {
+        let has_own = !coming.with(both(self.served, partitions)).is_empty();
+        let own = has_own.then(|| self.name.clone());
+        let homes = self.homes_of(partitions).into_keys().chain(own);
+        homes.filter(|home| home != of && waiting.contains(home)).collect()
+    }
+
     /// The names of the other members.
     pub(super) fn others(&self) -> BTreeSet<String> {
         self.lives.keys().filter(|name| **name != self.name).cloned().collect()
@@ -88,6 +103,19 @@ mod tests {
         let of_b = [("b".to_owned(), partitions(&[1])), ("c".to_owned(), Partitions::NONE)];
         assert_eq!(receivers("b", &[0, 1]), of_b.into(), "the brokers of c may bring messages for b");
         assert_eq!(receivers("b", &[0, 2]), [("c".to_owned(), partitions(&[2]))].into(), "b has none of them");
+    }
+
+    #[test]
+    fn members_that_are_back_count_where_they_have_partitions() {
+        let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        let waiting = names(&["a", "b", "d"]);
+        let among = |of: &str, coming: &[u16], wanted: &[u16]| {
+            members().among(&waiting, of, partitions(coming), partitions(wanted))
+        };
+        assert_eq!(among("d", &[], &[1, 2]), names(&["b"]), "c does not wait");
+        assert_eq!(among("d", &[], &[0, 2]), names(&["a"]));
+        assert_eq!(among("d", &[5], &[2]), names(&["a"]), "its partitions come");
+        assert_eq!(among("b", &[], &[1]), names(&[]), "it is its own connection");
     }
 
     #[test]
