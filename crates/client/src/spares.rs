@@ -6,7 +6,7 @@ use crate::{Message, MessageProperties, TopicNameBuf};
 
 /// Messages that are kept at most, about as many as one read brings; others are freed.
 const MAX_SPARES: usize = 256;
-/// Bytes of a text or a payload that are kept at most: a message with more is freed.
+/// Bytes of texts and payload that a message is kept with at most, together 256 KiB: one with more is freed.
 const MAX_SPARE_BYTES: usize = 1024;
 
 /// Messages to be filled again.
@@ -18,9 +18,8 @@ pub(crate) struct Spares(
 impl Spares {
     /// Keeps a message that its owner does not need any more.
     pub(crate) fn put(&mut self, mut message: Box<Message>) {
-        let texts = [message.topic.capacity(), message.marked.as_ref().map_or(0, String::capacity)];
-        let largest = texts.into_iter().fold(message.payload.capacity(), usize::max);
-        if self.0.len() >= MAX_SPARES || largest > MAX_SPARE_BYTES {
+        let texts = message.topic.capacity() + message.marked.as_ref().map_or(0, String::capacity);
+        if self.0.len() >= MAX_SPARES || texts + message.payload.capacity() > MAX_SPARE_BYTES {
             return;
         }
         message.properties = MessageProperties::default();
@@ -58,6 +57,7 @@ mod tests {
         let of =
             |payload: usize| Box::new(Message { payload: Vec::with_capacity(payload), ..*Spares::default().take() });
         spares.put(of(MAX_SPARE_BYTES + 1));
+        spares.put(Box::new(Message { marked: Some("m".into()), ..*of(MAX_SPARE_BYTES) }));
         assert_eq!(spares.0.len(), 0);
         for _ in 0..=MAX_SPARES {
             spares.put(of(MAX_SPARE_BYTES));

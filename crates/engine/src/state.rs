@@ -40,7 +40,6 @@ use crate::limits::rate::Published;
 use crate::limits::tenants::TenantUses;
 use crate::limits::usage::Meters;
 use crate::memory::MemoryUse;
-use crate::message::spare::SpareMessages;
 use crate::now::{Millis, Now};
 use crate::publish::dead_letter::DeadLetters;
 use crate::session::reservations::Reservations;
@@ -92,8 +91,6 @@ pub(crate) struct ShardState {
     pub to_write: ToWrite,
     pub events: VecDeque<Event>,
     pub pool: OutputPool,
-    /// Memory for messages that are kept.
-    pub spare: SpareMessages,
     pub counters: Counters,
     pub timers: Schedule<Timer>,
     /// Open connections by listener.
@@ -177,7 +174,6 @@ impl ShardState {
             to_write: ToWrite::default(),
             events: VecDeque::new(),
             pool: OutputPool::default(),
-            spare: SpareMessages::default(),
             counters: Counters::default(),
             timers: Schedule::default(),
             connections_by_listener: vec![0; listeners],
@@ -288,7 +284,7 @@ impl ShardState {
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.pool.clear();
-        self.spare.clear();
+        self.memory.spare.clear();
         self.connections.shrink();
         self.sessions.shrink();
         self.to_write.shrink();

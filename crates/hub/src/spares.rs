@@ -8,7 +8,7 @@ use crate::record::{Content, Record};
 
 /// Messages or records that are kept at most, as many as a usual window has; others are freed.
 const MAX_SPARES: usize = 1024;
-/// Bytes of a payload or a text that are kept at most: a message with more is freed.
+/// Bytes of payload and texts that a message is kept with at most, together 1 MiB: one with more is freed.
 const MAX_SPARE_BYTES: usize = 1024;
 
 /// Messages to be filled again.
@@ -19,8 +19,8 @@ impl SpareMessages {
     /// Keeps a message that has ended, unless another part still has it.
     pub(crate) fn put(&mut self, mut message: Arc<Message>) {
         let Some(own) = Arc::get_mut(&mut message).filter(|_| self.0.len() < MAX_SPARES) else { return };
-        let texts = [own.id.capacity(), own.topic.capacity(), own.client_id.as_ref().map_or(0, String::capacity)];
-        if texts.into_iter().fold(own.payload.capacity(), usize::max) > MAX_SPARE_BYTES {
+        let texts = own.id.capacity() + own.topic.capacity() + own.client_id.as_ref().map_or(0, String::capacity);
+        if texts + own.payload.capacity() > MAX_SPARE_BYTES {
             return;
         }
         (own.content_type, own.response_topic, own.correlation_data) = (None, None, None);
@@ -73,6 +73,11 @@ mod tests {
         let held = of(8);
         spares.put(Arc::clone(&held));
         spares.put(of(MAX_SPARE_BYTES + 1));
+        spares.put(Arc::new(Message {
+            id: "i".into(),
+            payload: Vec::with_capacity(MAX_SPARE_BYTES),
+            ..Message::default()
+        }));
         assert_eq!(spares.0.len(), 0);
         for _ in 0..=MAX_SPARES {
             spares.put(of(MAX_SPARE_BYTES));

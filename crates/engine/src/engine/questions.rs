@@ -118,7 +118,7 @@ impl<'e> ShardQuestions<'e> {
     /// messages, subscriptions, and records for other shards. Takes constant time.
     pub fn held_bytes(&self) -> u64 {
         let sessions = self.engine.state.sessions.len() as u64 * SESSION_BYTES;
-        self.engine.state.memory.held
+        self.engine.state.memory.taken()
             + self.engine.retaining.store.values.bytes()
             + self.engine.router.index.bytes()
             + self.engine.links.bytes()

@@ -18,7 +18,7 @@ impl Overload {
     /// True if connections that wait for memory may continue: a quarter below the ceiling.
     #[inline]
     pub(crate) fn has_memory_again(&self, memory: &MemoryUse) -> bool {
-        (self.given_up || !self.waiting.is_empty()) && memory.held - memory.input_bytes <= memory.ceiling / 4 * 3
+        (self.given_up || !self.waiting.is_empty()) && memory.taken() - memory.input_bytes <= memory.ceiling / 4 * 3
     }
 
     /// Whether a publisher waits for memory.

@@ -16,11 +16,20 @@ const LONGEST: usize = 512;
 /// Messages whose memory waits, of all lengths together: with [`LONGEST`] about 600 KiB at most.
 const MOST: usize = 1024;
 
+/// Bytes of the counts of references to a message.
+const COUNTS: usize = 2 * size_of::<usize>();
+
 /// The memory of forgotten messages, by its length.
 #[derive(Debug, Default)]
 pub(crate) struct SpareMessages {
     by_steps: [Vec<MessageRef>; LONGEST / STEP + 1],
     count: usize,
+    bytes: u64,
+}
+
+/// Bytes of a message's memory that holds this number of bytes.
+fn bytes_of(capacity: usize) -> u64 {
+    (capacity + size_of::<Message>() + COUNTS) as u64
 }
 
 /// The memory that this number of bytes takes.
@@ -34,6 +43,7 @@ impl SpareMessages {
     pub(super) fn take(&mut self, len: usize) -> Option<MessageRef> {
         let spare = self.by_steps.get_mut(room_for(len) / STEP)?.pop()?;
         self.count -= 1;
+        self.bytes -= bytes_of(spare.bytes.capacity());
         Some(spare)
     }
 
@@ -41,14 +51,22 @@ impl SpareMessages {
     #[inline]
     pub(crate) fn put(&mut self, mut message: MessageRef) {
         let Some(Message { bytes, shared: None, .. }) = Rc::get_mut(&mut message) else { return };
-        let steps = bytes.capacity() / STEP;
+        let capacity = bytes.capacity();
+        let steps = capacity / STEP;
         if self.count < MOST
-            && bytes.capacity() % STEP == 0
+            && capacity % STEP == 0
             && let Some(spare) = self.by_steps.get_mut(steps)
         {
             spare.push(message);
             self.count += 1;
+            self.bytes += bytes_of(capacity);
         }
+    }
+
+    /// Bytes of the memory that waits.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Frees everything, after a peak.
@@ -98,13 +116,13 @@ mod tests {
         for message in kept {
             spare.put(message);
         }
-        assert_eq!(spare.count, MOST);
+        assert_eq!((spare.count, spare.bytes), (MOST, MOST as u64 * bytes_of(STEP)));
         let long = vec![0; LONGEST + 1];
         let before = spare.take(1).expect("there is memory");
         spare.put(publication("t", &long).keep());
         assert_eq!(spare.count, MOST - 1, "too long");
         spare.put(before);
         spare.clear();
-        assert!(spare.take(1).is_none());
+        assert_eq!((spare.take(1).map(drop), spare.bytes), (None, 0));
     }
 }

@@ -5,7 +5,6 @@ use crate::events::refused::Refused;
 use crate::ids::SessionKey;
 use crate::journal::keys::StoredSession;
 use crate::memory::MemoryUse;
-use crate::message::spare::SpareMessages;
 use crate::now::Millis;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
@@ -42,9 +41,9 @@ pub(crate) struct Answered {
 impl InFlight {
     /// Its exchange is finished: another message may use its memory.
     #[inline]
-    pub(crate) fn leave_memory(self, spare: &mut SpareMessages) {
+    pub(crate) fn leave_memory(self, memory: &mut MemoryUse) {
         if let Some(delivery) = self.delivery {
-            spare.put(delivery.message);
+            memory.reuse(delivery.message);
         }
     }
 }

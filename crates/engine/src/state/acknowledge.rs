@@ -70,7 +70,7 @@ impl ShardState {
             }
         }
         if let Some(delivery) = delivery {
-            self.spare.put(delivery.message);
+            self.memory.reuse(delivery.message);
         }
     }
 

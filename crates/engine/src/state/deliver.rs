@@ -81,7 +81,7 @@ impl ShardState {
             let stored = session.stored;
             let flow = session.flow_mut();
             let number = if stored.is_some() { flow.number() } else { 0 };
-            let kept = keep.then(|| delivery(&mut self.spare, publication, terms, qos, number));
+            let kept = keep.then(|| delivery(&mut self.memory.spare, publication, terms, qos, number));
             let numbers = Numbers { entry: number, separate: false };
             let Some((id, cost)) = await_answer(now, flow, qos, InFlight { delivery: kept, numbers }) else { return };
             self.memory.held += cost;
@@ -135,7 +135,7 @@ impl ShardState {
         terms: &Terms<'_>,
         qos: QoS,
     ) {
-        let mut delivery = delivery(&mut self.spare, publication, terms, qos, 0);
+        let mut delivery = delivery(&mut self.memory.spare, publication, terms, qos, 0);
         let is_dealt = || terms.group.is_some_and(|group| group.tenant != TenantId::BROKER_LINK);
         let is_of_transfer = self.transfers.concern(&self.settings, publication.topic, is_dealt);
         if is_of_transfer && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
@@ -301,7 +301,7 @@ impl ShardState {
         note_sent_once(once.as_ref(), qos);
         self.note_sent(to, payer, &publication, qos);
         drop(publication);
-        self.spare.put(message);
+        self.memory.reuse(message);
     }
 
     /// Counts a message that was sent. At QoS 0 no acknowledgement follows.

@@ -11,7 +11,7 @@ impl ShardState {
     #[inline]
     pub(crate) fn note_queued(&mut self, to: SessionKey, publisher: Option<BlockedPublisher>) {
         let ceiling = self.settings.limits.memory_ceiling;
-        if ceiling != 0 && self.memory.held - self.memory.input_bytes > ceiling - ceiling / 8 {
+        if ceiling != 0 && self.memory.taken() - self.memory.input_bytes > ceiling - ceiling / 8 {
             self.hold_publisher(to, publisher);
         }
     }

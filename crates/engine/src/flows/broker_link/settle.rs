@@ -101,7 +101,7 @@ impl BrokerLinking<'_> {
             let brings_ids = is_v5 && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
-                in_flight.leave_memory(&mut self.state.spare);
+                in_flight.leave_memory(&mut self.state.memory);
                 continue;
             };
             let kept_back = !brought

@@ -185,7 +185,7 @@ impl Settlement {
             return;
         }
         self.forget_come(state, layouts, brokers, session, &id, &in_flight);
-        in_flight.leave_memory(&mut state.spare);
+        in_flight.leave_memory(&mut state.memory);
     }
 
     /// Settles the oldest kept messages of a broker although members have not answered.
@@ -218,7 +218,7 @@ impl Settlement {
             let Some((id, in_flight)) = broker_link.unpassed.pop() else { return };
             self.forget_unpassed(state, &in_flight);
             self.forget_come(state, layouts, brokers, session, &id, &in_flight);
-            in_flight.leave_memory(&mut state.spare);
+            in_flight.leave_memory(&mut state.memory);
         }
     }
 

@@ -64,9 +64,12 @@ fn hold_up_second(broker: &Broker) {
     broker.now(|ways| ways.holds_up = Some(second));
 }
 
-/// Bytes that the first member keeps.
+/// Bytes that the first member keeps, without memory that waits for the next messages.
 fn held(world: &World) -> u64 {
-    world.engine(0, |engine, _| engine.questions().held_bytes())
+    world.engine(0, |engine, _| {
+        engine.control().shrink();
+        engine.questions().held_bytes()
+    })
 }
 
 /// The same when members have answered.
