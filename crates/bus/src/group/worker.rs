@@ -177,7 +177,7 @@ impl Worker {
             self.seat.note_table(now);
         }
         let asked = self.pending.filter(|(number, _)| proposal.life == self.life && proposal.number == *number);
-        // Also by one whose append was uncertain: it may be the one that brought this life back among the members.
+        // Also by one whose append was uncertain: it may have brought this life back into the group.
         self.caught_up |= proposal.life == self.life && proposal.number > self.before;
         // A table without this life says nothing about the members before it: the log was lost, or others have given
         // this member up. That is said before the members of the table are.
