@@ -55,13 +55,6 @@ pub(crate) enum Phase {
     Closing,
 }
 
-impl Phase {
-    /// Whether its input begins with a CONNECT that is not taken.
-    pub(crate) fn is_before_connect(self) -> bool {
-        matches!(self, Self::AwaitConnect | Self::AwaitMove)
-    }
-}
-
 /// The program at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
@@ -412,9 +405,9 @@ impl AckQueue {
 }
 
 impl Connection {
-    /// Bytes of its tail while it awaits CONNECT, or its CONNECT waits for a move, else 0.
+    /// Bytes of its tail while it awaits CONNECT, else 0.
     pub(crate) fn unfinished_connect(&self) -> u64 {
-        let tail = self.tail.as_ref().filter(|_| self.phase.is_before_connect());
+        let tail = self.tail.as_ref().filter(|_| self.phase == Phase::AwaitConnect);
         tail.map_or(0, |tail| tail.len() as u64)
     }
 

@@ -14,7 +14,6 @@ mod proven;
 mod refused;
 mod retained;
 mod twins;
-mod waiting;
 mod wills;
 
 const T: TenantId = TenantId::DEFAULT;

@@ -82,7 +82,7 @@ fn max_packet_size(listener: Option<&ListenerSettings>, broker_links: &BrokerLin
 /// Adds bytes that arrived to the rest of the input before them.
 fn append_to_tail(memory: &mut MemoryUse, phase: Phase, tail: &mut Vec<u8>, bytes: &[u8]) {
     memory.held += bytes.len() as u64;
-    if phase.is_before_connect() {
+    if phase == Phase::AwaitConnect {
         memory.connect_bytes -= tail.len() as u64;
     }
     memory.input_bytes += bytes.len() as u64;
@@ -165,7 +165,7 @@ impl Engine {
         let limit = self.state.settings.limits.pipelined_bytes as usize;
         let Some(connection) = self.state.connections.get(key) else { return };
         let tail = connection.tail.as_ref().map_or(&[][..], |tail| tail);
-        let is_long_connect = connection.phase.is_before_connect()
+        let is_long_connect = connection.phase == Phase::AwaitConnect
             && tail.len() > CONNECT_KEEP_BYTES
             && !begins_continuation(&self.state.settings, connection, tail);
         if connection.phase == Phase::Authenticating && tail.len() > limit {

@@ -28,13 +28,11 @@ impl HomeCalls<'_> {
     pub(crate) fn resume_connects(&mut self, now: Now) {
         let connections = self.engine.state.connections.iter();
         let waiting = connections.filter(|(_, connection)| connection.phase == Phase::AwaitMove);
-        let mut waiting: Vec<_> = waiting.map(|(key, connection)| (connection.timer, key)).collect();
-        // In their order, so that the last connection of a client is the one that stays.
-        waiting.sort_by_key(|(deadline, _)| *deadline);
-        for (_, key) in waiting {
+        for key in waiting.map(|(key, _)| key).collect::<Vec<_>>() {
             let state = &mut self.engine.state;
             let Some(connection) = state.connections.get_mut(key) else { continue };
             (connection.phase, connection.paused) = (Phase::AwaitConnect, false);
+            state.memory.connect_bytes += connection.unfinished_connect();
             state.events.push_back(Event::ResumeReading { key });
             self.engine.handle_input(now, key, &[]);
         }
