@@ -127,7 +127,7 @@ impl Audit<'_> {
         let open = connection.phase == Phase::Open && connection.listener != PRINCIPAL_LISTENER;
         found.holds(bound == open, || format!("{key:?} and its session do not agree"));
         let reads = connection.output_len() > self.settings.limits.output_high_water as usize / 2;
-        let waits = connection.is_parked() || reads || matches!(connection.phase, Phase::Closing | Phase::AwaitMove);
+        let waits = connection.is_parked() || reads || connection.phase == Phase::Closing;
         found.holds(!connection.paused || waits, || format!("{key:?} is not read and nothing will change that"));
         let Some(extra) = &connection.extra else { return };
         let pub_acks = extra.acks.iter().filter(|ack| matches!(ack.answer, Answer::PubAck(_))).count();

@@ -45,8 +45,6 @@ pub(crate) enum Phase {
     Authenticating,
     /// CONNECT came, and the shell connects to the client's home elsewhere; the socket is not read meanwhile.
     AwaitHome,
-    /// CONNECT came, and the client's partition is about to be served, here or elsewhere; the socket is not read meanwhile.
-    AwaitMove,
     /// The client has a challenge to answer with AUTH.
     AwaitAuth,
     /// CONNACK was sent.

@@ -3,7 +3,6 @@
 //! A shell that was late, because its process was stopped or a turn took long, has not read the bytes that its peers
 //! have sent meanwhile. Such deadlines so have effect only after the input that had arrived by then was taken.
 
-use crate::connection::Phase;
 use crate::engine::TIMERS_PER_TURN;
 use crate::engine::facets::{ShardQuestions, TimerCalls};
 use crate::ids::ConnectionKey;
@@ -32,8 +31,7 @@ impl TimerCalls<'_> {
                 break;
             }
             let Some((_, timer)) = self.engine.state.timers.pop_silence(heard) else { break };
-            let counted = self.engine.questions().connection_of(timer).filter(|key| !self.is_made_to_wait(*key));
-            if counted.is_some_and(&unread) {
+            if self.engine.questions().connection_of(timer).is_some_and(&unread) {
                 self.postpone(now.monotonic.plus(UNREAD_LOOK_MS), timer);
             } else {
                 self.handle_timer(now, timer);
@@ -55,11 +53,6 @@ impl ShardQuestions<'_> {
 }
 
 impl TimerCalls<'_> {
-    /// Whether a connection is not read, since its CONNECT waits for a move.
-    fn is_made_to_wait(&self, key: ConnectionKey) -> bool {
-        self.engine.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitMove)
-    }
-
     /// Sets a timer of a connection again that has been taken out of the schedule.
     fn postpone(&mut self, until: Millis, timer: Timer) {
         match timer {

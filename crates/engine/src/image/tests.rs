@@ -328,66 +328,17 @@ fn a_copy_is_kept_until_it_is_forgotten_and_may_arrive_again() {
     assert!(matches!(too_large, Err(ImageError::TooLarge { .. })), "{too_large:?}");
 }
 
-/// Numbers of CONNECT packets that were refused since their clients are not served, and of accepted ones.
-fn answered(engine: &Engine) -> [u64; 2] {
-    let counters = engine.questions().counters();
-    [counters.connects_refused[crate::Reason::NotServedHere.number()], counters.connects_accepted]
-}
-
 #[test]
-fn clients_of_a_held_partition_wait_for_its_release() {
+fn clients_of_a_held_partition_are_refused() {
     let (mut engine, partition) = owing();
     let _ = snapshot(&mut engine, partition);
-    let [refused, accepted] = answered(&engine);
-    let peer = Peer::connect(&mut engine, "subscriber", None);
-    let read = engine.questions().counters().packets_in;
-    peer.publish(&mut engine, "t", 1, QoS::AtLeastOnce, false);
-    let events: Vec<Event> = std::iter::from_fn(|| engine.poll_event()).collect();
-    assert!(events.contains(&Event::PauseReading { key: peer.key }), "{events:?}");
-    assert_eq!(answered(&engine), [refused, accepted]);
+    let refused =
+        |engine: &Engine| engine.questions().counters().connects_refused[crate::Reason::NotServedHere.number()];
+    Peer::connect(&mut engine, "subscriber", None);
+    assert_eq!(refused(&engine), 1);
     engine.moves().release_partitions(NOW, [partition].into_iter().collect());
-    assert_eq!(answered(&engine), [refused, accepted + 1]);
-    let counted = |of: &[u64; 16], kind: tidegate_mqtt::PacketType| of[kind as usize];
-    let after = engine.questions().counters().packets_in;
-    for kind in [tidegate_mqtt::PacketType::Connect, tidegate_mqtt::PacketType::Publish] {
-        assert_eq!(counted(&after, kind), counted(&read, kind) + 1, "each packet counts once");
-    }
-}
-
-#[test]
-fn a_client_waits_for_a_move_no_longer_than_its_limit() {
-    let (mut engine, partition) = owing();
-    let _ = snapshot(&mut engine, partition);
-    let before = answered(&engine);
-    let gauges = engine.questions().gauges();
-    let peer = Peer::connect(&mut engine, "subscriber", None);
-    let at = |milliseconds| Now { monotonic: NOW.monotonic.plus(milliseconds), ..NOW };
-    // The bytes behind the CONNECT stay in the socket.
-    let pass = |engine: &mut Engine, now: Now| engine.timing().handle_silence(now, now.monotonic, |_| true);
-    let half = crate::orchestrator::homes::MOVE_WAIT_MAX_MS / 2;
-    pass(&mut engine, at(half));
-    // The move ends otherwise, and the partition is held again: the wait does not begin again.
-    engine.moves().release_partitions(at(half), Partitions::NONE);
-    pass(&mut engine, at(2 * half - 1));
-    assert_eq!(answered(&engine), before);
-    pass(&mut engine, at(2 * half));
-    assert_eq!(answered(&engine), [before[0] + 1, before[1]]);
-    engine.handle_transport_closed(at(2 * half), peer.key);
-    drain(&mut engine);
-    assert_eq!(engine.questions().gauges(), gauges);
-}
-
-#[test]
-fn a_process_without_a_place_lets_no_client_wait() {
-    let (mut engine, _) = owing();
-    let before = answered(&engine);
-    let homes = [crate::Home::Nowhere; PARTITIONS as usize];
-    let (references, lease_until) = (Vec::new(), Millis::NEVER);
-    engine
-        .homes()
-        .set_homes(NOW, Some(crate::Homes { homes, references, redirect: false, lease_until, patience_ms: 0 }));
-    Peer::connect(&mut engine, "another", None);
-    assert_eq!(answered(&engine), [before[0] + 1, before[1]]);
+    Peer::connect(&mut engine, "subscriber", None);
+    assert_eq!(refused(&engine), 1);
 }
 
 #[test]

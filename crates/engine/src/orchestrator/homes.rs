@@ -47,10 +47,6 @@ impl Homes {
     }
 }
 
-/// How long a CONNECT waits for the end of its partition's move, milliseconds; `limits.connect_timeout` counts as well.
-/// Then it is refused with [`Reason::NotServedHere`](crate::Reason::NotServedHere).
-pub(crate) const MOVE_WAIT_MAX_MS: u64 = 10_000;
-
 /// The table in force, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct HomesInForce {
@@ -97,12 +93,6 @@ impl HomesInForce {
     /// Whether the lease has run out and clients wait for the next table.
     pub(crate) fn is_patient(&self, now: Now) -> bool {
         self.ended && self.patient_until > now.monotonic
-    }
-
-    /// Whether a partition that no node serves is about to be served: it moves, or is fetched from a dead node. A process
-    /// without a lease, or without a place in the table, does not know.
-    pub(crate) fn expect_home(&self) -> bool {
-        !self.ended && self.table.as_ref().is_none_or(|table| !table.are_nowhere())
     }
 
     /// A place that serves some partition, for clients without a home.

@@ -263,7 +263,6 @@ impl TimerCalls<'_> {
             Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
                 self.engine.close_connection(now, key, Reason::ConnectTimeout, None);
             }
-            Phase::AwaitMove => self.engine.entry().refuse_connect(now, key, Reason::NotServedHere, String::new()),
             Phase::Open => {
                 let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
                 let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);

@@ -196,7 +196,7 @@ impl Engine {
             }
             match connection.phase {
                 Phase::Closing => return bytes.len(),
-                Phase::Authenticating | Phase::AwaitHome | Phase::AwaitMove => return taken,
+                Phase::Authenticating | Phase::AwaitHome => return taken,
                 Phase::AwaitConnect | Phase::AwaitConnAck | Phase::AwaitAuth | Phase::Open => {}
             }
             let rest = &bytes[taken..];

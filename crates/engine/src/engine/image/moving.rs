@@ -46,7 +46,6 @@ impl MoveCalls<'_> {
         subscribing!(self.engine).drop_groups_dealt_elsewhere(now);
         ending!(self.engine).publish_held(now);
         dealing!(self.engine).deal_waiting(now);
-        self.engine.homes().resume_connects(now);
         self.engine.after_frame(now);
     }
 

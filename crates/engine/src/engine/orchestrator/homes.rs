@@ -31,7 +31,6 @@ impl HomeCalls<'_> {
         self.close_those_elsewhere(now, Reason::NotServedHere);
         ending!(self.engine).publish_held(now);
         dealing!(self.engine).deal_waiting(now);
-        self.resume_connects(now);
         self.engine.after_frame(now);
     }
 }
@@ -147,9 +146,6 @@ impl HomeCalls<'_> {
         let may_go = self.engine.state.connections.get(key).is_some_and(|connection| !connection.is_of_hub());
         match home {
             Home::At(place) if may_go => Some(self.send_to_place(now, key, place)),
-            Home::Nowhere if self.engine.homes.expect_home() && !client_id.is_empty() => {
-                Some(self.wait_for_move(now, key))
-            }
             Home::At(_) | Home::Here | Home::Nowhere => {
                 self.engine.entry().refuse_connect(now, key, Reason::NotServedHere, String::new());
                 Some(Flow::Next)

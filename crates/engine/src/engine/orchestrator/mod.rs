@@ -2,4 +2,3 @@
 
 mod homes;
 mod passing;
-mod waiting;
