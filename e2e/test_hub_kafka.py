@@ -56,7 +56,8 @@ class Kafka:
 
     @staticmethod
     def command(tool, *arguments):
-        # Its life is short: a second compiler and a collector with threads of its own would only take processors from others.
+        # The server runs for seconds. A second compiler and a parallel garbage collector would only take
+        # processors from other tests.
         options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms128m", "-Xmx512m",
                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
         return [JAVA, *options, "-cp", f"{LIBRARIES}/*", tool, *map(str, arguments)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::message::Message;
 use crate::record::{Content, Record};
 
-/// Messages or records that are kept at most, as many as a usual window has; others are freed.
+/// Limit of kept messages or records: the size of a usual window. More are freed.
 const MAX_SPARES: usize = 1024;
 /// Bytes of payload and texts that a message is kept with at most, together 1 MiB: one with more is freed.
 const MAX_SPARE_BYTES: usize = 1024;

@@ -69,7 +69,8 @@ pub(crate) fn example(class: &str, kafka: &Kafka) -> Child {
 
 fn java(class: &str) -> Command {
     let mut java = Command::new("java");
-    // Its life is short: a second compiler and a collector with threads of its own would only take processors from others.
+    // The server runs for seconds. A second compiler and a parallel garbage collector would only take
+    // processors from other tests.
     java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
     java.args(["-Xms256m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp", LIBRARIES, class]);
     java
