@@ -55,7 +55,7 @@ impl Advancing<'_> {
         }
     }
 
-    /// Requests the commands of a step. Commands about brokers to orchestrators are requested by `reconcile`.
+    /// Requests the commands of a step. `reconcile` requests commands about brokers to orchestrators, and ends evictions.
     fn drive(&mut self, action: &Action, step: Step) {
         match step {
             Step::Allocate => {
@@ -84,8 +84,7 @@ impl Advancing<'_> {
             Step::Evict => self.evict(action),
             Step::Return if action.level == Level::Orchestrator => {
                 for at in action.targets.clone() {
-                    self.recorder.command(Command::SetShare { at: at.clone(), wanted: true });
-                    self.recorder.command(Command::EndEviction { at });
+                    self.recorder.command(Command::SetShare { at, wanted: true });
                 }
             }
             _ => {}
@@ -106,6 +105,7 @@ impl Advancing<'_> {
         self.revive(action);
         for at in &action.targets {
             if self.turn.sight.orchestrators.get(at).is_some_and(|view| !view.draining) {
+                self.recorder.set_evicted(at, true);
                 self.recorder.command(Command::Evict { at: at.clone(), server_reference: reference.clone() });
             }
         }

@@ -46,6 +46,9 @@ pub struct Member {
     /// How often starting it again has failed since then.
     #[serde(default)]
     pub failed_restarts: u32,
+    /// True from the request to send its clients away until it is seen to accept clients.
+    #[serde(default)]
+    pub evicted: bool,
 }
 
 impl Member {
@@ -269,7 +272,15 @@ mod tests {
             cores: 1.0,
         };
         let (since, lost_since) = (Moment(9_000), Some(Moment(8_000)));
-        let member = Member { wanted: allocation, phase: Phase::Lost, since, order: 1, lost_since, failed_restarts: 0 };
+        let member = Member {
+            wanted: allocation,
+            phase: Phase::Lost,
+            since,
+            order: 1,
+            lost_since,
+            failed_restarts: 0,
+            evicted: false,
+        };
         let mut book = Book::default();
         book.failed.insert(Level::Broker, Moment(100));
         book.apply(Record::Member(member));

@@ -165,6 +165,9 @@ impl Manager {
             self.advancing(now, sight).advance(level);
             self.adopting(now, sight).advance(level);
         }
+        for name in self.fleet(now, sight).ended_evictions() {
+            self.recorder.set_evicted(&name, false);
+        }
         let fleet = self.fleet(now, sight);
         let mut commands = fleet.reconcile();
         commands.extend(fleet.requests_for_shares());

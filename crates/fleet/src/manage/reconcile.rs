@@ -1,5 +1,5 @@
-//! Corrects the orchestrators' lists of brokers: an orchestrator that missed a change, because it was down or is new,
-//! gets it at the next look.
+//! Corrects the orchestrators' lists of brokers, and ends evictions of orchestrators that serve again: an orchestrator
+//! that missed a change, because it was down or is new, gets it at the next look.
 
 use super::book::Phase;
 use super::command::Command;
@@ -9,7 +9,7 @@ use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
 impl FleetSeen<'_> {
-    /// The commands that bring the lists of all orchestrators in line with the book.
+    /// The commands that bring all orchestrators in line with the book.
     pub(super) fn reconcile(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         for (at, view) in &self.sight.orchestrators {
@@ -18,7 +18,25 @@ impl FleetSeen<'_> {
                 self.reconcile_strangers(at, view, &mut commands);
             }
         }
+        let evicted = self.returned_members().filter(|(_, view)| view.draining);
+        commands.extend(evicted.map(|(at, _)| Command::EndEviction { at: at.clone() }));
         commands
+    }
+
+    /// Members that the manager has evicted and that are meant to serve again. Evictions by others are not its own to
+    /// end.
+    fn returned_members(&self) -> impl Iterator<Item = (&ResourceName, &OrchestratorView)> {
+        let is_back = |name: &ResourceName| {
+            self.sight.condition(name) != Some(&Condition::Stopping)
+                && self.book.members.get(name).is_some_and(|member| member.evicted && member.phase == Phase::Serving)
+        };
+        self.sight.orchestrators.iter().filter(move |(name, _)| is_back(name))
+    }
+
+    /// Evicted members that accept clients again.
+    pub(super) fn ended_evictions(&self) -> Vec<ResourceName> {
+        let ended = self.returned_members().filter(|(_, view)| !view.draining);
+        ended.map(|(name, _)| name.clone()).collect()
     }
 
     fn reconcile_members(&self, at: &ResourceName, view: &OrchestratorView, commands: &mut Vec<Command>) {

@@ -74,8 +74,15 @@ impl Recorder {
     }
 
     pub(super) fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
-        let (phase, lost_since, failed_restarts) = (Phase::Pending, None, 0);
-        self.record(Record::Member(Member { wanted, phase, since: now, order, lost_since, failed_restarts }));
+        let (phase, lost_since, failed_restarts, evicted) = (Phase::Pending, None, 0, false);
+        self.record(Record::Member(Member { wanted, phase, since: now, order, lost_since, failed_restarts, evicted }));
+    }
+
+    /// Sets whether the manager has asked a member to send its clients away.
+    pub(super) fn set_evicted(&mut self, name: &ResourceName, evicted: bool) {
+        if let Some(member) = self.book.members.get(name).filter(|member| member.evicted != evicted) {
+            self.record(Record::Member(Member { evicted, ..member.clone() }));
+        }
     }
 
     /// Sets the phase of a member.

@@ -434,6 +434,29 @@ fn the_last_orchestrator_is_replaced_if_it_cannot_restart() {
 }
 
 #[test]
+fn an_evicted_orchestrator_that_missed_its_return_serves() {
+    // Orchestrator 2 leaves at second 15. None answers from second 24, before it has left, until second 310.
+    let sizes = vec![(0, 2), (1_000, 1), (300_000, 2)];
+    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], sizes]);
+    let kill = Event::Kill(Level::Orchestrator);
+    let events =
+        [(21, kill), (24, Event::Mute(true)), (25, kill), (310, Event::Mute(false)), (400, Event::Traffic(false))];
+    run.turns(1000, &[], &events);
+    run.settled(2, 2);
+    assert_eq!(shares(&run), vec![32, 32]);
+}
+
+#[test]
+fn the_manager_does_not_end_a_drain_of_an_operator() {
+    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2)]]);
+    run.turns(100, &[], &[]);
+    let name = run.world.names(Level::Orchestrator)[0].clone();
+    run.execute(&Command::Evict { at: name.clone(), server_reference: None });
+    run.turns(100, &[], &[]);
+    assert!(run.world.sight().orchestrators[&name].draining);
+}
+
+#[test]
 fn orchestrators_may_die_unseen_while_another_joins() {
     let mut run =
         Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2), (16_000, 4), (31_000, 1), (300_000, 2)]]);
