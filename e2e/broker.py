@@ -167,3 +167,15 @@ class BrokerTest(unittest.TestCase):
     def name(self, suffix=""):
         """A name that no other test uses, fit for a topic or a client id."""
         return self.id().rsplit(".", 1)[-1] + suffix
+
+
+def mosquitto_sub(test, port, *flags):
+    """The output of a `mosquitto_sub` that has subscribed and ends with the test."""
+    command = ["stdbuf", "-oL", "mosquitto_sub", "-d", "-p", str(port), "-v", *flags]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    test.addCleanup(process.wait, PATIENCE)
+    # After SIGTERM it may wait for ever in its own handler.
+    test.addCleanup(process.kill)
+    output = Lines(process.stdout)
+    output.wait(lambda line: line.startswith("Subscribed (mid"))
+    return output

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from broker import BINARY, MOSQUITTO, PATIENCE, Broker, Lines, free_ports
+from broker import BINARY, MOSQUITTO, PATIENCE, Broker, Lines, free_ports, mosquitto_sub
 
 SERVER = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 STATE = "$SYS/broker/connection/cloud/state"
@@ -59,13 +59,7 @@ def bridged(test, far_port, topics, *arguments, scheme="mqtt", more=""):
 
 class Clients(unittest.TestCase):
     def subscribe(self, port, *flags):
-        command = ["stdbuf", "-oL", "mosquitto_sub", "-d", "-p", str(port), "-v", *flags]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(process.wait, PATIENCE)
-        self.addCleanup(process.terminate)
-        output = Lines(process.stdout)
-        output.wait(lambda line: line.startswith("Subscribed (mid"))
-        return output
+        return mosquitto_sub(self, port, *flags)
 
     @staticmethod
     def publish(port, topic, payload, *flags):

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from broker import MOSQUITTO, PATIENCE, Broker, Lines, free_ports
+from broker import MOSQUITTO, PATIENCE, Broker, free_ports, mosquitto_sub
 
 SERVER = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
@@ -37,13 +37,7 @@ class Bridge(unittest.TestCase):
         self.bridge.wait(PATIENCE)
 
     def subscribe(self, port, *flags):
-        command = ["stdbuf", "-oL", "mosquitto_sub", "-d", "-p", str(port), "-v", *flags]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(process.wait, PATIENCE)
-        self.addCleanup(process.terminate)
-        output = Lines(process.stdout)
-        output.wait(lambda line: line.startswith("Subscribed (mid"))
-        return output
+        return mosquitto_sub(self, port, *flags)
 
     @staticmethod
     def publish(port, topic, payload, *flags):

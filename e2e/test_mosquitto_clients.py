@@ -18,7 +18,7 @@ class Subscriber:
         self.output = output or Lines()
         before = sum(map(self.is_subscribed, self.output.lines))
         self.thread = self.output.follow(self.process.stdout)
-        test.addCleanup(self.end)
+        test.addCleanup(self.end, signal.SIGKILL)
         self.output.wait(self.is_subscribed, before + 1)
 
     @staticmethod

@@ -48,7 +48,7 @@ class Subscriber:
 
     def end(self):
         if self.process.poll() is None:
-            self.process.terminate()
+            self.process.kill()
         self.process.wait(PATIENCE)
 
 
