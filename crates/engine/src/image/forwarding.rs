@@ -185,6 +185,13 @@ impl Forwarding {
         self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none())
     }
 
+    /// The partitions for which this message is kept back.
+    pub(crate) fn keeping_back(&self, id: &MessageId) -> Partitions {
+        let keeps = |kept_back: &KeptBack| kept_back.alone.contains_key(&number_of(id));
+        let keeping = self.come.values().filter(|come| come.kept_back.as_ref().is_some_and(keeps));
+        keeping.fold(Partitions::NONE, |all, come| all.with(come.partitions))
+    }
+
     /// These partitions are here again, while earlier moves of theirs are open.
     pub(crate) fn note_back(&mut self, partitions: Partitions) {
         for left in self.left.values_mut() {

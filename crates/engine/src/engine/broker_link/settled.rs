@@ -29,11 +29,15 @@ impl FleetCalls<'_> {
             })
             .collect();
         self.engine.after_frame(now);
-        Settling { awaited }
+        Settling { awaited, awaits_names: false }
     }
 
     /// Whether all of these messages have arrived. A broker with all of them is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
+        if settling.awaits_names {
+            *settling = OrchestratorMoves::of(self.engine).begin_settling(now);
+            return false;
+        }
         self.engine.state.journal.now = now;
         let own = self.engine.broker_links.last_number();
         let awaited = std::mem::take(&mut settling.awaited);
@@ -50,13 +54,15 @@ impl FleetCalls<'_> {
 
 impl OrchestratorMoves<'_> {
     /// Begins to check like [`FleetCalls::begin_settling`](crate::FleetCalls::begin_settling). Disconnected brokers are waited for: they keep messages that are
-    /// to be forwarded.
+    /// to be forwarded. So are brokers of an earlier process that are not named yet.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         let brokers = self.engine.broker_links.brokers.all.iter();
         let away = brokers.filter(|(_, broker_link)| broker_link.stage != Stage::Open).map(|(key, _)| *key);
         let away: Vec<BrokerLinkKey> = away.collect();
         let mut settling = self.engine.fleet().begin_settling(now);
         settling.awaited.extend(away.into_iter().map(Awaited::of_disconnected));
+        let brokers = &self.engine.broker_links.brokers;
+        settling.awaits_names = brokers.former.may_be_named(&brokers.by_session, &self.engine.state.sessions);
         settling
     }
 
@@ -72,6 +78,6 @@ impl OrchestratorMoves<'_> {
             awaited.flatten().unwrap_or_else(|| Awaited::of_disconnected(key))
         });
         self.engine.after_frame(now);
-        Settling { awaited: awaited.into_iter().collect() }
+        Settling { awaited: awaited.into_iter().collect(), awaits_names: false }
     }
 }

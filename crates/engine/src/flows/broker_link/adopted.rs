@@ -25,18 +25,25 @@ pub(crate) struct FromBroker<'m> {
 
 impl FromBroker<'_> {
     /// Delivers a message that had come before to sessions that have come here since and do not have it: one of the
-    /// connection of a dead orchestrator, or one that a broker sends once more, since an earlier life of this process has
-    /// collected it for another home and not forwarded it.
+    /// connection of a dead orchestrator, one that a broker sends once more, since an earlier life of this process has
+    /// collected it for another home and not forwarded it, or one that was sent to a broker again, since the broker or an
+    /// earlier one has died with the copies for the last home of these sessions.
     pub(super) fn deliver_to_taken_over(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) {
         let broker_link = broker_linking.broker_links.brokers.all.get(&self.broker_link);
         let is_adopted = broker_link.is_some_and(|broker_link| broker_link.adopted.is_some());
-        if self.raw.retain || !(self.raw.dup || is_adopted) || broker_linking.handover.arrivals.is_empty() {
+        let is_sent_once_more = self.raw.dup || is_adopted;
+        let may_be_missing = is_sent_once_more || broker_linking.links.place.shards == 1;
+        if self.raw.retain || !may_be_missing || broker_linking.handover.arrivals.is_empty() {
             return;
         }
         let (Some(id), Some(message)) = (self.id, self.kept(now)) else { return };
         let is_here = broker_linking.broker_links.settlement.has_seen(id);
+        // A copy for another filter must not overtake the messages that are kept back with the first one.
+        let later =
+            if is_sent_once_more { Partitions::NONE } else { broker_linking.handover.forwarding.keeping_back(id) };
+        let among = Partitions::ALL.without(later);
         let partitions =
-            broker_linking.handover.wanting(&mut broker_linking.state.journal, id, &message, is_here, Partitions::ALL);
+            broker_linking.handover.wanting(&mut broker_linking.state.journal, id, &message, is_here, among);
         if partitions.is_empty() {
             return;
         }

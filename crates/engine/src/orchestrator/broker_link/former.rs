@@ -1,10 +1,13 @@
 //! Sessions of brokers that an earlier process knew and no configuration names any more: other brokers get their
 //! messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ids::{BROKER_LINK_PREFIX, BrokerLinkKey};
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::Brokers;
+use crate::session::Session;
+use crate::session::table::Sessions;
 use crate::state::ShardState;
 use crate::timers::Timer;
 
@@ -22,6 +25,18 @@ pub(crate) enum Former {
     Awaited(Millis),
     /// There are none, or they were given up.
     Settled,
+}
+
+impl Former {
+    /// Whether brokers of an earlier process may still be named: each keeps messages for this one. `named` are the sessions
+    /// of the present ones.
+    pub(crate) fn may_be_named(self, named: &BTreeMap<u32, BrokerLinkKey>, sessions: &Sessions) -> bool {
+        let is_unnamed = |(key, session): (u32, &Session)| {
+            let name = session.client_id.strip_prefix(BROKER_LINK_PREFIX).filter(|_| session.is_broker_link());
+            name.is_some_and(|name| !is_of_dead(name)) && !named.contains_key(&key)
+        };
+        self != Self::Settled && sessions.iter().any(is_unnamed)
+    }
 }
 
 /// Whether the broker link of this name is the connection of a dead orchestrator. The name of a broker has no `@`.

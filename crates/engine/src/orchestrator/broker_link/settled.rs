@@ -23,6 +23,8 @@ const BUSY: u64 = 128;
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
     pub(crate) awaited: Vec<Awaited>,
+    /// Brokers of an earlier process have still to be named, and may have messages.
+    pub(crate) awaits_names: bool,
 }
 
 /// The messages of one broker that have still to arrive.

@@ -1,7 +1,7 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    Behind, BrokerLinkState, Brought, Continued, Durability, OrchestratorMoves, PartitionImage, Partitions,
+    Behind, BrokerLinkState, Brought, Continued, Durability, Engine, OrchestratorMoves, PartitionImage, Partitions,
     RoutingPolicy, Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
@@ -210,6 +210,46 @@ fn kept_messages_come_once_though_an_heir_has_got_them() {
         two.expect_publish("t", payload);
     }
     two.expect_nothing();
+}
+
+#[test]
+fn a_message_sent_again_reaches_inherited_sessions() {
+    let (_, images) = dies(&["one"]);
+    let heir = world();
+    let own = heir.broker("b");
+    let other = heir.connect(v5("other").lasting());
+    other.subscribe("t", ExactlyOnce);
+    let [carried] = with_ids(["1"]);
+    own.carry(&carried);
+    other.expect_publish("t", "1");
+    inherit(&heir, 1, "one", &images);
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).end_awaiting(now, DEATH));
+    // The broker that had kept it for the dead orchestrator has died as well, and its sender gives it to another one.
+    own.carry(&carried);
+    own.carry(&carried);
+    let one = heir.connect(v5("one").lasting());
+    one.expect_publish("t", "1");
+    one.expect_nothing();
+    other.expect_nothing();
+}
+
+#[test]
+fn a_copy_does_not_overtake_messages_kept_back() {
+    let (_, images) = dies(&["one"]);
+    let heir = world();
+    let own = heir.broker("b");
+    inherit(&heir, 1, "one", &images);
+    let [carried] = with_ids(["1"]);
+    own.carry(&carried);
+    own.carry(&carried);
+    let one = heir.connect(v5("one").lasting());
+    one.expect_nothing();
+    let end = |engine: &mut Engine, now| {
+        OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("one"), &[], Behind::Nothing)
+    };
+    heir.engine(0, end).expect("an empty piece");
+    one.expect_publish("t", "1");
+    one.expect_nothing();
 }
 
 #[test]

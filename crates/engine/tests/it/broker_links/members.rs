@@ -327,12 +327,33 @@ impl Run {
         self.resume_lines(member);
         // It serves nothing, and has a table and no links when brokers connect.
         self.tell_rosters();
+        if self.random.percent(50) {
+            self.go_on_without(member);
+        }
         let steps = self.random.below(12);
         self.members[member].world.run_some(steps);
         self.spread();
         self.mend_links();
         self.tell_homes();
         self.members[member].connect();
+    }
+
+    /// The other members work while the process of this one is not there.
+    fn go_on_without(&mut self, member: usize) {
+        let others: Vec<usize> = self.living().into_iter().filter(|other| *other != member).collect();
+        for _ in 0..self.random.below(12) {
+            let other = self.random.pick(&others);
+            if self.random.percent(50) {
+                self.publish(other);
+                self.members[other].connect();
+                for publisher in &mut self.members[other].publishers {
+                    publisher.process();
+                }
+            }
+            let steps = self.random.below(30);
+            self.members[other].world.run_some(steps);
+            self.spread();
+        }
     }
 
     fn crash(&mut self, member: usize) {

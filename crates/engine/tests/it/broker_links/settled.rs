@@ -1,6 +1,6 @@
 //! Whether all has come that brokers gave out before a moment.
 
-use tidegate_engine::Settling;
+use tidegate_engine::{Durability, OrchestratorMoves, RoutingPolicy, Settling};
 use tidegate_mqtt::QoS::ExactlyOnce;
 
 use crate::harness::*;
@@ -107,4 +107,24 @@ fn a_busy_broker_has_settled_when_a_later_message_returns() {
     };
     assert!(!settle(false), "the broker may hold messages back");
     assert!(settle(true));
+}
+
+#[test]
+fn a_move_waits_for_brokers_that_are_not_named_yet() {
+    let world = World::with(1, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = Durability::Commit;
+    });
+    world.broker_unknown("a", Ways::default());
+    let name_broker = || {
+        world.engine(0, |engine, now| engine.fleet().set_broker_link(now, "a", fleet::lasting())).expect("a fleet");
+        world.run();
+    };
+    name_broker();
+    world.crash(Crash::now(1));
+    let mut settling = world.engine(0, |engine, now| OrchestratorMoves::of(engine).begin_settling(now));
+    assert!(!world.has_settled(&mut settling), "the broker keeps messages for the earlier process");
+    name_broker();
+    assert!(!world.has_settled(&mut settling), "it is asked now");
+    assert!(world.has_settled(&mut settling));
 }
