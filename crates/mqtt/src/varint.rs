@@ -22,10 +22,11 @@ pub enum VarintError {
 /// As soon as the bytes at hand show that no valid integer can follow.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Result<Option<(u32, usize)>, VarintError> {
-    match bytes.first() {
-        None => Ok(None),
-        Some(&byte) if byte < 0x80 => Ok(Some((u32::from(byte), 1))),
-        Some(_) => decode_long(bytes),
+    match *bytes {
+        [] => Ok(None),
+        [byte, ..] if byte < 0x80 => Ok(Some((u32::from(byte), 1))),
+        [low, high, ..] if (1..0x80).contains(&high) => Ok(Some((u32::from(low & 0x7F) | u32::from(high) << 7, 2))),
+        _ => decode_long(bytes),
     }
 }
 

@@ -8,10 +8,20 @@ use tidegate_mqtt::frame_len;
 pub(crate) enum Flow {
     /// Go on.
     Next,
+    /// Go on behind the bytes of acknowledgements that were taken with the frame, which follow it.
+    NextBehind(usize),
     /// The frame and the bytes behind it stay: their turn has not come.
     Hold,
     /// The client's home is another shard, where this frame and all behind it go.
     HandOver(ShardId),
+}
+
+impl Flow {
+    /// Go on behind the bytes of acknowledgements that were taken with a frame.
+    #[inline]
+    pub(crate) fn next_behind(bytes: usize) -> Self {
+        if bytes == 0 { Self::Next } else { Self::NextBehind(bytes) }
+    }
 }
 
 /// Bytes of a fixed header, at most.

@@ -11,6 +11,7 @@ use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
+use crate::flows::session::acknowledge::ACK_LEN;
 use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::BrokerLinkKey;
 use crate::ids::{ConnectionKey, TenantId};
@@ -83,19 +84,19 @@ impl FleetCalls<'_> {
         Some(connection)
     }
 
-    /// Takes a packet from a broker.
+    /// Takes a packet from a broker, the first one of `rest`.
     pub(crate) fn take_broker_link_frame(
         &mut self,
         now: Now,
         key: ConnectionKey,
         frame: &Frame<'_>,
-        whole: &[u8],
+        rest: &[u8],
     ) -> Result<Flow, Refused> {
         let Some(connection) = self.engine.state.connections.get(key) else { return Ok(Flow::Hold) };
         let (version, phase, parked) = (connection.version, connection.phase, connection.is_parked());
         let packet_type = frame.packet_type();
         if packet_type == PacketType::Publish && parked {
-            return Ok(parking!(self.engine).park_frame(key, whole));
+            return Ok(parking!(self.engine).park_frame(key, &rest[..frame.total_len]));
         }
         self.engine.state.counters.packets_in[packet_type as usize] += 1;
         if phase == Phase::AwaitConnAck {
@@ -110,9 +111,13 @@ impl FleetCalls<'_> {
                 _ => Err(Refused::new(Reason::ProtocolError, format!("the broker sent {packet_type} before CONNACK"))),
             };
         }
+        let mut further = 0;
         match packet_type {
             PacketType::Publish => self.receive_from_broker(now, key, version, frame)?,
-            PacketType::PubAck => acknowledging!(self.engine).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubAck => {
+                let behind = &rest[frame.total_len..];
+                further = acknowledging!(self.engine).handle_pub_acks(now, key, version, frame, behind)?;
+            }
             PacketType::PubRec => acknowledging!(self.engine).handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => acknowledging!(self.engine).handle_pub_rel(key, version, frame)?,
             PacketType::PubComp => acknowledging!(self.engine).handle_pub_comp(now, key, version, frame)?,
@@ -128,16 +133,14 @@ impl FleetCalls<'_> {
                 return Err(Refused::new(Reason::ProtocolError, problem));
             }
         }
-        if !self.engine.broker_links.settlement.refused.is_empty() {
-            BrokerRefusals(dealing!(self.engine)).settle(now);
-        }
         if self.engine.broker_links.settlement.has_undecided() {
+            BrokerRefusals(dealing!(self.engine)).settle(now);
             broker_linking!(self.engine).settle_acknowledged(now);
         }
-        if self.engine.broker_links.count_message() {
+        if self.engine.broker_links.count_messages(1 + further as u32) {
             broker_linking!(self.engine).work_after_message(now);
         }
-        Ok(Flow::Next)
+        Ok(Flow::next_behind(further * ACK_LEN))
     }
 
     fn handle_broker_disconnect(

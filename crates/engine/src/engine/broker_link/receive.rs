@@ -12,6 +12,7 @@ use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{BrokerLinkKey, ConnectionKey, SessionKey, TenantId};
 use crate::image::handover::Handover;
+use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::BrokerLink;
@@ -45,7 +46,7 @@ impl FleetCalls<'_> {
         if properties.topic_alias.is_some() {
             return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
         }
-        let id = alone.or_else(|| MessageId::of(&properties));
+        let id = if alone.is_some() { alone } else { MessageId::of(&properties) };
         let mark = self.engine.state.journal.mark();
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
             self.engine.state.sessions.forget_receipt(&mut self.engine.state.journal, session, packet_id);
@@ -72,7 +73,7 @@ impl FleetCalls<'_> {
         self.note_own(broker_link, &raw, id.as_ref());
         let new = self.note_seen(broker_link, &raw, &properties, id.as_ref());
         let outcome = if new {
-            let outcome = self.pass_on_new(now, key, session, (&raw, &properties), id);
+            let outcome = self.pass_on_new(now, (key, session, ticket), (&raw, &properties), id);
             let waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
                 self.engine.broker_links.settlement.begin_confirming(&mut self.engine.state, key, packet_id, id);
@@ -104,19 +105,18 @@ impl FleetCalls<'_> {
     fn pass_on_new(
         &mut self,
         now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
+        by: (ConnectionKey, SessionKey, Option<Ticket>),
         (raw, properties): (&RawPublish<'_>, &PublishProperties<'_>),
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
         if properties.raw.is_empty() {
-            return self.pass_on(now, key, session, raw, (&[], Millis::NEVER), id);
+            return self.pass_on(now, by, raw, (&[], Millis::NEVER), id);
         }
         let mut forwarded = std::mem::take(&mut self.engine.layouts.properties);
         forwarded.clear();
         properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-        let outcome = self.pass_on(now, key, session, raw, (&forwarded, expires_at), id);
+        let outcome = self.pass_on(now, by, raw, (&forwarded, expires_at), id);
         self.engine.layouts.properties = forwarded;
         outcome
     }
@@ -167,8 +167,7 @@ impl FleetCalls<'_> {
     fn pass_on(
         &mut self,
         now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
+        (key, session, ticket): (ConnectionKey, SessionKey, Option<Ticket>),
         raw: &RawPublish<'_>,
         (properties, expires_at): (&[u8], Millis),
         id: Option<MessageId>,
@@ -189,7 +188,6 @@ impl FleetCalls<'_> {
         if self.is_left_out(slot) {
             return Ok(0);
         }
-        let ticket = raw.packet_id.map(|_| self.engine.state.connections.next_ticket(key));
         // A broker's retained messages come with RETAIN; the id of a live message says whether to retain it.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);

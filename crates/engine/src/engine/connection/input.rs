@@ -11,6 +11,7 @@ use crate::events::refused::Refused;
 use crate::flows::contexts::acknowledging;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::parking;
+use crate::flows::session::acknowledge::ACK_LEN;
 use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::image::connection::{EDGE_STOPS, RELAY_FRAME};
@@ -187,7 +188,8 @@ impl Engine {
 
     fn take_each_frame(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
         let mut taken = 0;
-        let mut promised = 0;
+        let Some(connection) = self.state.connections.get(key) else { return bytes.len() };
+        let mut max = max_packet_size(self.state.settings.listener(connection.listener), &self.broker_links);
         loop {
             let Some(connection) = self.state.connections.get(key) else { return bytes.len() };
             if !self.state.to_close.is_empty() && self.state.to_close.iter().any(|(other, ..)| *other == key) {
@@ -203,8 +205,6 @@ impl Engine {
             if rest.is_empty() {
                 return taken;
             }
-            let max =
-                max_packet_size(self.state.settings.listener(connection.listener), &self.broker_links).max(promised);
             // The frame is used where it is found: a copy of it would wait for the stores of its single bytes.
             let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
@@ -214,10 +214,10 @@ impl Engine {
                 Ok(None) => return taken,
                 Ok(Some(frame)) => {
                     let len = frame.total_len;
-                    self.take_frame(now, key, &frame, &rest[..len]).map(|flow| (flow, len))
+                    self.take_frame(now, key, &frame, rest).map(|flow| (flow, len))
                 }
                 Err(FrameError::TooLarge { .. }) if connection.promised_size() > max => {
-                    promised = connection.promised_size();
+                    max = connection.promised_size();
                     continue;
                 }
                 Err(_) if begins_continuation(&self.state.settings, connection, rest) => {
@@ -234,6 +234,7 @@ impl Engine {
             };
             match result {
                 Ok((Flow::Next, len)) => taken += len,
+                Ok((Flow::NextBehind(behind), len)) => taken += len + behind,
                 Ok((Flow::Hold, _)) => return taken,
                 Ok((Flow::HandOver(home), _)) => {
                     self.homes().hand_over(key, home, rest.to_vec());
@@ -248,17 +249,18 @@ impl Engine {
         }
     }
 
+    /// Takes the first packet of `rest`.
     #[inline]
-    fn take_frame(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>, whole: &[u8]) -> Result<Flow, Refused> {
+    fn take_frame(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>, rest: &[u8]) -> Result<Flow, Refused> {
         let Some(connection) = self.state.connections.get(key) else { return Ok(Flow::Hold) };
         if connection.listener == BROKER_LINK_LISTENER {
-            return self.fleet().take_broker_link_frame(now, key, frame, whole);
+            return self.fleet().take_broker_link_frame(now, key, frame, rest);
         }
         let version = connection.version;
         let packet_type = frame.packet_type();
         if connection.phase == Phase::AwaitConnect {
             self.state.counters.packets_in[packet_type as usize] += 1;
-            check_first_byte(whole)?;
+            check_first_byte(rest)?;
             return Ok(self.entry().handle_connect(now, key, frame));
         }
         if connection.phase == Phase::AwaitAuth && !matches!(packet_type, PacketType::Auth | PacketType::Disconnect) {
@@ -266,7 +268,7 @@ impl Engine {
         }
         if connection.is_parked() && !passes_parked(packet_type) && !self.questions().is_repetition(key, version, frame)
         {
-            return Ok(parking!(self).park_frame(key, whole));
+            return Ok(parking!(self).park_frame(key, &rest[..frame.total_len]));
         }
         self.state.counters.packets_in[packet_type as usize] += 1;
         match packet_type {
@@ -276,13 +278,17 @@ impl Engine {
                     listener.is_some_and(ListenerSettings::limits_rate) || self.state.tenants.limit_rates();
                 if self.pipeline().handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.state.counters.packets_in[packet_type as usize] -= 1;
-                    return Ok(parking!(self).park_frame(key, whole));
+                    return Ok(parking!(self).park_frame(key, &rest[..frame.total_len]));
                 }
                 if limits_rate {
-                    parking!(self).charge_rate(now, key, whole.len());
+                    parking!(self).charge_rate(now, key, frame.total_len);
                 }
             }
-            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubAck => {
+                let behind = &rest[frame.total_len..];
+                let further = acknowledging!(self).handle_pub_acks(now, key, version, frame, behind)?;
+                return Ok(Flow::next_behind(further * ACK_LEN));
+            }
             PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
             PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,

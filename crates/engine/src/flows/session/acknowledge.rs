@@ -19,15 +19,29 @@ fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
     <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
 }
 
+/// Bytes of a PUBACK without a reason code.
+pub(crate) const ACK_LEN: usize = 4;
+
+/// The packet identifier of a whole PUBACK without a reason code.
+#[inline]
+fn packet_id_of_ack(ack: [u8; ACK_LEN]) -> Option<PacketId> {
+    let [first_byte, len, high, low] = ack;
+    let id = PacketId::new(u16::from_be_bytes([high, low]));
+    id.filter(|_| first_byte == 0x40 && len == 2)
+}
+
 impl Acknowledging<'_> {
+    /// Takes a PUBACK, and further ones without a reason code directly behind it in the input; returns the number of
+    /// these. Each costs a fraction of the first one, and the queue of the session is looked at once for all of them.
     #[inline]
-    pub(crate) fn handle_pub_ack(
+    pub(crate) fn handle_pub_acks(
         &mut self,
         now: Now,
         key: ConnectionKey,
         version: Version,
         frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
+        behind: &[u8],
+    ) -> Result<usize, Refused> {
         let (id, code) = if let Some(id) = short_ack(frame, 0x40) {
             (id, ReasonCode::Success)
         } else {
@@ -35,13 +49,34 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
-        let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(0) };
+        self.take_pub_ack(now.monotonic, session, id, code)?;
+        let mut further = 0;
+        for ack in behind.as_chunks().0 {
+            // Messages that a broker has answered may take space in its window: they are settled before the next answer.
+            let id = packet_id_of_ack(*ack).filter(|_| !self.broker_links.settlement.has_undecided());
+            let Some(id) = id else { break };
+            self.state.counters.packets_in[PacketType::PubAck as usize] += 1;
+            self.take_pub_ack(now.monotonic, session, id, ReasonCode::Success)?;
+            further += 1;
+        }
+        self.state.refill(now.monotonic, self.layouts, session);
+        Ok(further)
+    }
+
+    #[inline]
+    fn take_pub_ack(
+        &mut self,
+        now: Millis,
+        session: SessionKey,
+        id: PacketId,
+        code: ReasonCode,
+    ) -> Result<(), Refused> {
+        let finished = self.finish(now, session, id, State::AwaitPubAck, code);
         finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
             self.note_pong(session, id.get());
         }
-        self.state.refill(now.monotonic, self.layouts, session);
         Ok(())
     }
 
@@ -72,7 +107,11 @@ impl Acknowledging<'_> {
         let Some(mut answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
             return Ok(());
         };
-        if !answered.of_broker_link || !self.broker_links.note_answered(by, code, &mut answered.in_flight) {
+        if !answered.of_broker_link {
+            self.state.conclude(by, code, answered);
+        } else if !code.is_error() && self.broker_links.settle_brought(&mut self.state.journal, by, &answered) {
+            answered.in_flight.leave_memory(&mut self.state.memory);
+        } else if !self.broker_links.note_answered(by, code, &mut answered.in_flight) {
             self.state.conclude(by, code, answered);
         }
         Ok(())

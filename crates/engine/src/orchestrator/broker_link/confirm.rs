@@ -25,6 +25,12 @@ pub(crate) struct Confirming {
 }
 
 impl Confirming {
+    /// Whether no settled message waits for other shards.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.settled.is_empty()
+    }
+
     /// Notes a settled message if it is not confirmed yet; returns true in that case.
     pub(super) fn holds(&mut self, id: &MessageId, session: SessionKey, in_flight: &InFlight) -> bool {
         let Some(settled) = self.settled.get_mut(id) else { return false };

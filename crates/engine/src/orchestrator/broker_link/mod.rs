@@ -423,7 +423,7 @@ impl Settlement {
     /// Whether a broker has decided about messages in the packet at hand.
     #[inline]
     pub(crate) fn has_undecided(&self) -> bool {
-        self.acknowledged.len() | self.denied.len() | self.trusted.len() != 0
+        self.acknowledged.len() | self.denied.len() | self.trusted.len() | self.refused.len() != 0
     }
 
     /// Whether messages were sent again and have not returned.

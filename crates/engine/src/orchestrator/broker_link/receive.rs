@@ -14,11 +14,12 @@ use tidegate_mqtt::PacketId;
 impl Sessions {
     /// Handles a first delivery under a packet id that is not released: the broker has forgotten its earlier message.
     /// It cannot always say so, since the CONNACK of its new session may have been lost.
+    #[inline]
     pub(crate) fn forget_receipt(&mut self, journal: &mut Journal, session: SessionKey, packet_id: PacketId) {
         let Some(session) = self.get_mut(session.0) else { return };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return };
-        if !flow.received.remove(packet_id) {
+        if flow.received.is_empty() || !flow.received.remove(packet_id) {
             return;
         }
         flow.received_before = flow.received_before.min(flow.received.len());

@@ -125,7 +125,13 @@ impl super::BrokerLinks {
     /// Counts a message to or from the fleet; returns whether there is work after it, which is rare.
     #[inline]
     pub(crate) fn count_message(&mut self) -> bool {
-        self.unchecked += 1;
+        self.count_messages(1)
+    }
+
+    /// The same for some messages.
+    #[inline]
+    pub(crate) fn count_messages(&mut self, count: u32) -> bool {
+        self.unchecked += count;
         self.is_gate_due() || !self.settlement.for_here.is_empty()
     }
 

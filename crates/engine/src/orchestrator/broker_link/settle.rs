@@ -12,8 +12,9 @@ use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::Numbers;
 use crate::now::Now;
-use crate::orchestrator::broker_link::{Brokers, Settlement};
+use crate::orchestrator::broker_link::{BrokerLinks, Brokers, Settlement};
 use crate::publish::layouts::Layouts;
+use crate::session::acknowledge::Answered;
 use crate::session::packet_ids::InflightEntry;
 use crate::session::queue::SessionQueue;
 use crate::session::table::Sessions;
@@ -65,7 +66,42 @@ pub(crate) enum Whereto {
     Anywhere,
 }
 
+impl BrokerLinks {
+    /// Settles a message that a broker has acknowledged and brought back, if nothing else depends on it. That is so for
+    /// nearly all messages, and spares keeping them until the end of the packet. Returns whether it is settled.
+    #[inline]
+    pub(crate) fn settle_brought(&mut self, journal: &mut Journal, session: SessionKey, answered: &Answered) -> bool {
+        let Self { brokers, settlement, quarantine, .. } = self;
+        if brokers.has_members || !brokers.held.is_empty() || !quarantine.is_empty() || settlement.has_exceptions() {
+            return false;
+        }
+        let Some(delivery) = &answered.in_flight.delivery else { return false };
+        let Some(id) = settlement.settled.at_end_of(delivery.message.properties()) else { return false };
+        let broker_link = brokers.by_session.get(&session.0).and_then(|key| brokers.all.get_mut(key));
+        let Some(broker_link) = broker_link.filter(|it| it.version.is_v5() && !it.suspicion.is_careful()) else {
+            return false;
+        };
+        if !settlement.seen.contains(&id) {
+            return false;
+        }
+        broker_link.note_one_answered();
+        broker_link.counters.acknowledged += 1;
+        broker_link.counters.returned += 1;
+        broker_link.pause.note_room();
+        if let Some(stored) = answered.stored {
+            journal.delete_entry(stored, answered.in_flight.numbers);
+        }
+        true
+    }
+}
+
 impl Settlement {
+    /// Whether some messages were sent again, are blamed, or wait for other shards.
+    #[inline]
+    fn has_exceptions(&self) -> bool {
+        !self.blames.is_empty() || !self.resends.is_empty() || !self.confirming.is_empty()
+    }
+
     pub(crate) fn keep_unreturned(
         &mut self,
         now: Now,

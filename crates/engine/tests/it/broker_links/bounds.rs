@@ -250,6 +250,34 @@ fn publish_bytes(first_byte: u8, topic: u8, packet_id: u16) -> [u8; 8] {
 }
 
 #[test]
+fn answers_of_one_read_keep_the_window_of_a_broker() {
+    let narrow = |settings: &mut tidegate_engine::Settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.broker_links.as_mut().expect("a fleet").window = 4;
+    };
+    everywhere_with(narrow, |world| {
+        let a = world.broker("a");
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        a.now(|ways| {
+            ways.withholds_messages = true;
+            ways.withholds_acknowledgements = true;
+        });
+        for number in 0..12 {
+            client.publish(message("t", number.to_string()).qos1());
+        }
+        assert_eq!(a.report().in_flight, 4);
+        a.now(|ways| ways.withholds_acknowledgements = false);
+        let report = a.report();
+        // A message is sent for each that is answered, and the answer is settled behind that.
+        assert_eq!((report.in_flight, report.unreturned), (0, 5), "{report:?}");
+        a.now(|ways| ways.withholds_messages = false);
+        assert_eq!(a.owed(), 0);
+        assert_eq!(client.payloads().len(), 12);
+    });
+}
+
+#[test]
 fn a_message_beyond_the_window_leaves_its_packet_id_free() {
     let world = World::with(2, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
     let a = world.broker("a");

@@ -1,6 +1,7 @@
 //! Packets for a client whose window (Receive Maximum) is full.
 
-use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use tidegate_mqtt::ReasonCode;
 
 use super::numbers;
 use crate::harness::*;
@@ -79,5 +80,47 @@ fn qos_0_is_sent_while_messages_are_sent_again() {
         assert_eq!(client.payloads(), ["1", "2"]);
         publisher.publish(message("t", "6"));
         assert_eq!(client.payloads(), ["6"]);
+    });
+}
+
+/// Acknowledges messages; the engine gets all packets at once.
+fn acknowledge(client: &Client, messages: &[Delivered]) {
+    for message in messages {
+        client.puback(message.id.expect("above QoS 0"));
+    }
+}
+
+#[test]
+fn each_acknowledgement_of_one_read_makes_room() {
+    everywhere(|world| {
+        let client = world.connect(v5("s").receive_maximum(3).manual());
+        client.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        for number in numbers(1..=8) {
+            publisher.publish(message("t", &number).qos1());
+        }
+        let sent = client.messages();
+        acknowledge(&client, &sent);
+        assert_eq!(client.payloads(), ["4", "5", "6"]);
+        // An answer that comes again makes no room.
+        acknowledge(&client, &sent[..2]);
+        client.ping();
+        client.expect_nothing();
+    });
+}
+
+#[test]
+fn a_wrong_acknowledgement_behind_others_ends_the_connection() {
+    everywhere(|world| {
+        let client = world.connect(v5("s").lasting().manual());
+        client.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("t", "1").qos1());
+        publisher.publish(message("t", "2").qos2());
+        publisher.publish(message("t", "3").qos1());
+        acknowledge(&client, &client.messages());
+        client.expect_disconnect(ReasonCode::ProtocolError);
+        let client = world.connect(v5("s").lasting().clean(false).manual());
+        assert_eq!(client.payloads(), ["2", "3"]);
     });
 }
