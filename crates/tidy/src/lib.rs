@@ -4,6 +4,7 @@
 //! line and the remedy. Each rule is in its own file below `rules` and has a test of its failures. Exceptions are in
 //! [`exceptions`], each with its reason; an unneeded one fails, too.
 
+mod attributes;
 pub mod ceilings;
 pub mod exceptions;
 pub mod rules;

@@ -7,6 +7,7 @@ use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
+use crate::attributes;
 use crate::tree::{Tree, TreeError};
 
 /// One token of a source file, with groups flattened.
@@ -29,7 +30,7 @@ pub struct Function {
     pub lines: usize,
 }
 
-/// A function that works on a type: a method of an `impl`, of a trait or not, or a free function whose first parameter
+/// A function that works on a type or a trait: a method of an `impl`, one that a trait declares, or a free function whose first parameter
 /// borrows the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
@@ -93,7 +94,7 @@ pub struct Source {
     pub inline_modules: Vec<(String, usize)>,
     /// Functions that work on a type, outside tests.
     pub methods: Vec<Method>,
-    /// Structs, enums and unions that the file defines, outside tests.
+    /// Structs, enums, unions and traits that the file defines, outside tests.
     pub types: Vec<String>,
     children: Vec<Child>,
 }
@@ -367,11 +368,30 @@ impl Reader {
 
     /// Notes a function as one of the type it works on.
     fn method(&mut self, owner: &syn::Type, signature: &syn::Signature, block: Option<&syn::ItemImpl>) {
-        let syn::Type::Path(owner) = owner else { return };
-        let names: Vec<String> = owner.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let path = match owner {
+            syn::Type::Path(owner) => &owner.path,
+            syn::Type::TraitObject(owner) => match owner.bounds.first() {
+                Some(syn::TypeParamBound::Trait(bound)) => &bound.path,
+                _ => return,
+            },
+            _ => return,
+        };
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         let (name, line) = (signature.ident.to_string(), signature.span().start().line);
         let inherent = block.is_some_and(|block| block.trait_.is_none());
         self.methods.push(Method { owner: names.join("::"), name, line, free: block.is_none(), inherent });
+    }
+
+    /// Notes the functions that a trait declares. Functions of its implementations count for their types.
+    fn declared(&mut self, item: &syn::ItemTrait) {
+        let owner = item.ident.to_string();
+        self.types.push(owner.clone());
+        for item in &item.items {
+            if let syn::TraitItem::Fn(function) = item {
+                let (name, line) = (function.sig.ident.to_string(), function.sig.span().start().line);
+                self.methods.push(Method { owner: owner.clone(), name, line, free: false, inherent: true });
+            }
+        }
     }
 
     /// Notes the types of an item: that it defines one, or has functions that work on one.
@@ -380,6 +400,7 @@ impl Reader {
             syn::Item::Struct(item) => self.types.push(item.ident.to_string()),
             syn::Item::Enum(item) => self.types.push(item.ident.to_string()),
             syn::Item::Union(item) => self.types.push(item.ident.to_string()),
+            syn::Item::Trait(item) => self.declared(item),
             syn::Item::Impl(block) => {
                 for item in &block.items {
                     if let syn::ImplItem::Fn(function) = item
@@ -428,7 +449,7 @@ impl Reader {
 
 impl<'ast> Visit<'ast> for Reader {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        let attributes = attributes_of(item);
+        let attributes = attributes::of_item(item);
         if let syn::Item::Mod(module) = item
             && module.content.is_none()
         {
@@ -468,23 +489,6 @@ impl<'ast> Visit<'ast> for Reader {
         let function = self.inside.last().cloned().unwrap_or_default();
         self.indexing.push((index.bracket_token.span.open().start().line, function));
         visit::visit_expr_index(self, index);
-    }
-}
-
-fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Const(item) => &item.attrs,
-        syn::Item::Enum(item) => &item.attrs,
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Macro(item) => &item.attrs,
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Trait(item) => &item.attrs,
-        syn::Item::Type(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        _ => &[],
     }
 }
 
