@@ -37,6 +37,7 @@ from mqtt_wire import free_ports, packet, text
 PASSWORD = b"rolling"
 # Seconds before another attempt to connect, and for an attempt.
 RETRY, PATIENCE = 0.02, 5
+EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 # Seconds between two shares of the load.
 STEP = 0.01
 
@@ -87,20 +88,21 @@ class Client:
                 self.send(self.greeting)
                 self.asked = True
             if event & ~select.EPOLLOUT:
-                self.read()
+                self.read(ends=event & ~(select.EPOLLIN | select.EPOLLOUT))
         except BlockingIOError:
             pass
         except OSError as error:
             self.lose(error.strerror or str(error))
 
-    def read(self):
+    def read(self, ends):
+        """Reads what has come; to its end if the node has closed the connection, as no other edge says so."""
         while True:
             part = self.socket.recv(1 << 16)
             if not part:
                 raise ConnectionError("closed before CONNACK")
             self.input += part
             self.input = self.input[self.take_packets() :]
-            if len(part) < 1 << 16:
+            if len(part) < 1 << 16 and not ends:
                 return
 
     def take_packets(self):
@@ -255,7 +257,7 @@ class World:
 
     def watch(self, client):
         self.of_socket[client.socket.fileno()] = client
-        self.poll.register(client.socket, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+        self.poll.register(client.socket, EDGES)
 
     def serve(self):
         """One turn: connects clients that are due, publishes, and handles events."""
