@@ -45,7 +45,7 @@ def options_of(arguments):
         "scenario": arguments.scenario, "kind": kind, **KINDS[kind], "policy": arguments.policy, "lower": arguments.lower,
         "upper": arguments.upper, "min": 1, "max": arguments.sla, "initial": 1, "interval": arguments.interval, "cool_down": arguments.cool_down,
         "orchestrators_min": 1, "orchestrators_max": 1, "orchestrator_cpu": 1.0, "routing": arguments.routing,
-        "clients": CLIENTS, "records": arguments.records or RECORDS, "window": WINDOW, "rate": arguments.rate, "qos": arguments.qos,
+        "clients": CLIENTS, "records": arguments.records or RECORDS, "window": arguments.window, "rate": arguments.rate, "qos": arguments.qos,
         "settle": 15.0, "linger": 1.0, "limit": arguments.limit, "kills": arguments.kill, "body": arguments.body, "fall": arguments.fall,
     }
     if arguments.cpu:
@@ -169,6 +169,7 @@ def parser():
     made.add_argument("--qos", type=int, default=1)
     made.add_argument("--records", type=int)
     made.add_argument("--rate", type=float, default=RATE)
+    made.add_argument("--window", type=int, default=WINDOW, help="messages of a publisher that nobody has received yet, at most")
     made.add_argument("--body", type=int, default=0, help="bytes that bodies are filled up to")
     made.add_argument("--fall", type=fall, help="FRACTION:RATE: what is offered once that much has been delivered")
     made.add_argument("--cpu", type=float)

@@ -3,7 +3,8 @@
     bench/rolling.py TIDEGATE [--clients 30] [--rate 10] [--qos 0] [--nodes 3] [--brokers 0] [--users]
 
 Each client has a lasting session of MQTT 3.1.1, subscribes to a topic of its own, and publishes numbered messages to the
-topic of the next client. A client that loses its connection connects to a random node at once, and again every 20 ms.
+topic of the next client, all in turn and at an even rate. A client that loses its connection connects to a random node at
+once, and again every 20 ms. One thread on `epoll` is all clients, so that times are less those of the rig.
 The bus is a NATS server. RATE is in messages per second and client. Nodes are restarted until each is ready again, with
 PAUSE seconds between them; SETTLE is their cluster.settle, so that shares are evened out under load. With BROKERS the nodes
 are orchestrators of one shard in front of so many brokers, which are not restarted. With --users each client has a user of
@@ -14,18 +15,19 @@ beside the counted one: for 3 nodes 1/3 + 1/2 + 3/4, since a client of the first
 """
 
 import argparse
-import asyncio
 import base64
 import collections
 import hashlib
 import json
 import os
 import random
+import select
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -33,6 +35,11 @@ from mqtt_wire import free_ports, packet, text
 
 
 PASSWORD = b"rolling"
+# Seconds before another attempt to connect, and for an attempt.
+RETRY, PATIENCE = 0.02, 5
+EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+# Seconds between two shares of the load.
+STEP = 0.01
 
 
 def expected_losses(nodes):
@@ -46,104 +53,133 @@ def expected_losses(nodes):
 
 
 class Client:
+    """A client on a socket without waits. Its socket reports edges, so each event is read to the end."""
+
     def __init__(self, number, world):
         self.number, self.world = number, world
         self.node = number
         self.losses, self.away, self.lost_at = 0, [], None
         self.sent, self.unanswered, self.got, self.twice = 0, {}, set(), 0
-        self.writer, self.next_id = None, 0
+        self.socket, self.asked, self.connected, self.input = None, False, False, b""
+        self.next_id, self.deadline = 0, 0.0
+        self.topic = text(b"to/%d" % number)
+        name = text(b"client-%d" % number)
+        flags, proof = (0xC0, name + text(PASSWORD)) if world.arguments.users else (0, b"")
+        self.greeting = packet(0x10, text(b"MQTT") + bytes([4, flags, 0, 0x3C]) + name + proof)
 
-    async def live(self):
-        while not self.world.over:
-            try:
-                await self.connect()
-                await self.receive()
-            except (OSError, EOFError, asyncio.IncompleteReadError):
-                pass
-            if self.writer:
-                self.writer.close()
-                self.writer = None
-                if not self.world.over:
-                    self.losses += 1
-                    self.world.foreign += self.node % len(self.world.ports) != self.world.stopping
-                    self.lost_at = time.monotonic()
-                    self.world.spans[-1].begin()
-            elif not self.world.over:
-                await asyncio.sleep(0.02)
-            self.node = random.randrange(len(self.world.ports))
+    def connect(self):
+        self.asked, self.input, self.deadline = False, b"", time.monotonic() + PATIENCE
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect_ex(("127.0.0.1", self.world.ports[self.node % len(self.world.ports)]))
+        self.world.watch(self)
 
-    async def connect(self):
-        port = self.world.ports[self.node % len(self.world.ports)]
+    def send(self, data):
         try:
-            self.reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionRefusedError:
-            self.world.attempts["connection refused"] += 1
-            raise
+            self.socket.sendall(data)
+        except BlockingIOError as error:
+            raise ConnectionError("it does not read") from error
+
+    def on_event(self, event):
         try:
-            name = b"client-%d" % self.number
-            flags, proof = (0xC0, text(name) + text(PASSWORD)) if self.world.arguments.users else (0, b"")
-            writer.write(packet(0x10, text(b"MQTT") + bytes([4, flags, 0, 0x3C]) + text(name) + proof))
-            answer = await asyncio.wait_for(self.read_packet(), 5)
-            if answer[0] != 0x20 or answer[1][1] != 0:
-                self.world.attempts[f"CONNACK {answer[1][1]}"] += 1
-                raise EOFError
-        except asyncio.IncompleteReadError as error:
-            self.world.attempts["closed before CONNACK"] += 1
-            writer.close()
-            raise EOFError from error
-        except BaseException as error:
-            writer.close()
-            raise EOFError from error
-        self.writer = writer
-        if self.lost_at is not None:
-            self.away.append(time.monotonic() - self.lost_at)
-            self.lost_at = None
-            self.world.spans[-1].end()
-        if not answer[1][0] & 1:
-            writer.write(packet(0x82, b"\0\1" + text(b"to/%d" % self.number) + bytes([self.world.qos])))
-        for body, count in self.unanswered.values():
-            writer.write(packet(0x30 | self.world.qos << 1 | 8, body))
+            if not self.asked:
+                # The event says that the connection is established, or refused.
+                self.send(self.greeting)
+                self.asked = True
+            if event & ~select.EPOLLOUT:
+                self.read(ends=event & ~(select.EPOLLIN | select.EPOLLOUT))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.lose(error.strerror or str(error))
 
-    async def read_packet(self):
-        first = (await self.reader.readexactly(1))[0]
-        length = shift = 0
+    def read(self, ends):
+        """Reads what has come; to its end if the node has closed the connection, as no other edge says so."""
         while True:
-            byte = (await self.reader.readexactly(1))[0]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return first, await self.reader.readexactly(length)
+            part = self.socket.recv(1 << 16)
+            if not part:
+                raise ConnectionError("closed before CONNACK")
+            self.input += part
+            self.input = self.input[self.take_packets() :]
+            if len(part) < 1 << 16 and not ends:
+                return
 
-    async def receive(self):
-        while True:
-            first, body = await self.read_packet()
+    def take_packets(self):
+        """Takes all whole packets of the input, which are short, and returns where they end."""
+        at, answers = 0, b""
+        while len(self.input) >= at + 2 and len(self.input) >= at + 2 + self.input[at + 1]:
+            first, body = self.input[at], self.input[at + 2 : at + 2 + self.input[at + 1]]
+            at += 2 + len(body)
             if first >> 4 == 3:
-                at = 2 + struct.unpack(">H", body[:2])[0]
-                if first & 6:
-                    self.writer.write(b"\x40\x02" + body[at : at + 2])
-                    at += 2
-                number = int(body[at:].split()[0])
-                self.twice += number in self.got
-                self.got.add(number)
+                answers += self.take_message(first, body)
             elif first >> 4 == 4:
                 self.unanswered.pop(struct.unpack(">H", body)[0], None)
             elif first >> 4 == 9:
                 self.world.ready += 1
+            elif first >> 4 == 2:
+                self.take_answer(body)
+        if answers:
+            self.send(answers)
+        return at
+
+    def take_answer(self, body):
+        """CONNACK: the client is back. It subscribes for a new session, and repeats what was not acknowledged."""
+        if body[1] != 0:
+            raise ConnectionError(f"CONNACK {body[1]}")
+        self.connected = True
+        if self.lost_at is not None:
+            self.away.append(time.monotonic() - self.lost_at)
+            self.lost_at = None
+            self.world.spans[-1].end()
+        if not body[0] & 1:
+            self.send(packet(0x82, b"\0\1" + self.topic + bytes([self.world.qos])))
+        if self.unanswered:
+            again = 0x30 | self.world.qos << 1 | 8
+            self.send(b"".join(packet(again, body) for body in self.unanswered.values()))
+
+    def take_message(self, first, body):
+        at, answer = 2 + struct.unpack(">H", body[:2])[0], b""
+        if first & 6:
+            answer = b"\x40\x02" + body[at : at + 2]
+            at += 2
+        number = int(body[at:].split()[0])
+        if number in self.got:
+            self.twice += 1
+        self.got.add(number)
+        return answer
+
+    def lose(self, outcome):
+        """The connection has ended or was not made. A client that was connected tries again at once."""
+        was_connected, self.connected = self.connected, False
+        self.socket.close()
+        if was_connected:
+            self.losses += 1
+            self.world.foreign += self.node % len(self.world.ports) != self.world.stopping
+            self.lost_at = time.monotonic()
+            self.world.spans[-1].begin()
+        else:
+            self.world.attempts[outcome] += 1
+        self.node = random.randrange(len(self.world.ports))
+        self.world.retries.append((time.monotonic() + (0 if was_connected else RETRY), self))
 
     def publish(self):
         """A client that is away publishes at QoS 1 when it is back; at QoS 0 it would not."""
-        if len(self.unanswered) > 60_000 or not self.writer and self.world.qos == 0:
+        if len(self.unanswered) > 60_000 or not self.connected and self.world.qos == 0:
             return
-        body = text(b"to/%d" % ((self.number + 1) % len(self.world.clients)))
+        body = self.world.clients[(self.number + 1) % len(self.world.clients)].topic
         if self.world.qos:
             self.next_id = self.next_id % 65_535 + 1
             body += struct.pack(">H", self.next_id)
         body += b"%d " % self.sent + b"x" * 40
         self.sent += 1
         if self.world.qos:
-            self.unanswered[self.next_id] = (body, self.sent)
-        if self.writer:
-            self.writer.write(packet(0x30 | self.world.qos << 1, body))
+            self.unanswered[self.next_id] = body
+        if self.connected:
+            try:
+                self.send(packet(0x30 | self.world.qos << 1, body))
+            except OSError as error:
+                self.lose(error.strerror or str(error))
 
 
 class Span:
@@ -166,12 +202,14 @@ class Span:
 class World:
     def __init__(self, arguments):
         self.arguments, self.qos = arguments, arguments.qos
-        self.over, self.ready = False, 0
+        self.ready = 0
         # The node that is stopped or was stopped last, and losses of connections to other nodes.
         self.stopping, self.foreign = None, 0
         self.spans = [Span()]
-        # Attempts to connect that failed, by their outcomes.
-        self.attempts = collections.Counter()
+        # Attempts to connect that failed, by their outcomes, and clients that connect again, with the time.
+        self.attempts, self.retries = collections.Counter(), collections.deque()
+        self.poll, self.of_socket = select.epoll(), {}
+        self.due, self.owed, self.next_publisher, self.next_look = None, 0.0, 0, 0.0
         self.folder = tempfile.mkdtemp(prefix="rolling-")
         ports = free_ports(1 + 2 * arguments.nodes + arguments.brokers)
         self.bus, *ports = ports
@@ -217,31 +255,70 @@ class World:
             stdout=log, stderr=log,
         )
 
-    async def wait_ready(self, at):
+    def watch(self, client):
+        self.of_socket[client.socket.fileno()] = client
+        self.poll.register(client.socket, EDGES)
+
+    def serve(self):
+        """One turn: connects clients that are due, publishes, and handles events."""
+        now = time.monotonic()
+        for _ in range(len(self.retries)):
+            at, client = self.retries.popleft()
+            if at > now:
+                self.retries.append((at, client))
+            else:
+                client.connect()
+        if self.due is not None and now >= self.due:
+            self.publish(now)
+        if now >= self.next_look:
+            self.next_look = now + 1
+            self.drop_late(now)
+        for descriptor, event in self.poll.poll(STEP / 2):
+            client = self.of_socket[descriptor]
+            if client.socket.fileno() == descriptor:
+                client.on_event(event)
+
+    def publish(self, now):
+        """Publishes for the clients in turn, the same number in each step."""
+        self.owed += self.arguments.rate * len(self.clients) * STEP * max(1, (now - self.due) // STEP + 1)
+        self.due += STEP * max(1, (now - self.due) // STEP + 1)
+        for _ in range(int(self.owed)):
+            self.clients[self.next_publisher].publish()
+            self.next_publisher = (self.next_publisher + 1) % len(self.clients)
+        self.owed -= int(self.owed)
+
+    def serve_until(self, is_over, seconds=None):
+        """Serves until something is so, or for a time."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while not is_over() and (end is None or time.monotonic() < end):
+            self.serve()
+
+    def pause(self, seconds):
+        self.serve_until(lambda: False, seconds)
+
+    def wait_ready(self, at):
+        """Serves while a thread asks for the readiness of a node."""
         def ask():
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.admin[at]}/readyz", timeout=2) as answer:
-                    return answer.status == 200
-            except OSError:
-                return False
+            while True:
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{self.admin[at]}/readyz", timeout=2) as answer:
+                        if answer.status == 200:
+                            return
+                except OSError:
+                    pass
+                time.sleep(0.1)
 
-        while not await asyncio.to_thread(ask):
-            await asyncio.sleep(0.1)
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        self.serve_until(lambda: not asking.is_alive())
 
-    async def load(self):
-        """Publishes for all clients, spread over each tenth of a second."""
-        due, step = time.monotonic(), self.arguments.rate / 10
-        owed = 0.0
-        while not self.over:
-            owed += step
-            for _ in range(int(owed)):
-                for client in self.clients:
-                    client.publish()
-            owed -= int(owed)
-            due += 0.1
-            await asyncio.sleep(max(0, due - time.monotonic()))
+    def drop_late(self, now):
+        """Gives up attempts to connect that take too long."""
+        for client in self.clients:
+            if client.socket and client.socket.fileno() >= 0 and not client.connected and client.deadline < now:
+                client.lose("no answer")
 
-    async def run(self):
+    def run(self):
         self.start_bus()
         if self.arguments.users:
             self.write_users()
@@ -249,34 +326,32 @@ class World:
         for at in range(self.arguments.nodes):
             self.start(at)
         for at in range(self.arguments.nodes):
-            await self.wait_ready(at)
+            self.wait_ready(at)
         self.clients = [Client(number, self) for number in range(self.arguments.clients)]
-        lives = []
-        for client in self.clients:
-            lives.append(asyncio.create_task(client.live()))
-            if len(lives) % 50 == 0:
-                await asyncio.sleep(0.05)
-        while self.ready < len(self.clients):
-            await asyncio.sleep(0.05)
-        load = asyncio.create_task(self.load())
-        await asyncio.sleep(self.arguments.pause)
+        for number, client in enumerate(self.clients):
+            client.connect()
+            if number % 50 == 0:
+                self.pause(0.05)
+        self.serve_until(lambda: self.ready >= len(self.clients))
+        self.due = time.monotonic()
+        self.pause(self.arguments.pause)
         for at in range(self.arguments.nodes):
-            began = time.monotonic()
-            self.stopping = at
-            self.spans.append(Span())
-            self.nodes[at].send_signal(signal.SIGTERM)
-            await asyncio.to_thread(self.nodes[at].wait)
-            self.start(at)
-            await self.wait_ready(at)
-            print(f"node {at}: {time.monotonic() - began:.1f} s until it is ready again", flush=True)
-            await asyncio.sleep(self.arguments.pause)
-        await asyncio.sleep(self.arguments.settle + self.arguments.pause)
-        load.cancel()
-        await asyncio.sleep(3)
-        self.over = True
-        for task in lives:
-            task.cancel()
+            self.restart(at)
+            self.pause(self.arguments.pause)
+        self.pause(self.arguments.settle + self.arguments.pause)
+        self.due = None
+        self.pause(3)
         self.report()
+
+    def restart(self, at):
+        began = time.monotonic()
+        self.stopping = at
+        self.spans.append(Span())
+        self.nodes[at].send_signal(signal.SIGTERM)
+        self.serve_until(lambda: self.nodes[at].poll() is not None)
+        self.start(at)
+        self.wait_ready(at)
+        print(f"node {at}: {time.monotonic() - began:.1f} s until it is ready again", flush=True)
 
     def report(self):
         away = sorted(time for client in self.clients for time in client.away)
@@ -308,7 +383,7 @@ def main():
     parser.add_argument("--pause", type=float, default=2)
     world = World(parser.parse_args())
     try:
-        asyncio.run(world.run())
+        world.run()
     finally:
         for process in [process for process in [*world.nodes, *world.brokers, world.nats] if process]:
             process.kill()

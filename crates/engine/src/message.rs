@@ -68,6 +68,8 @@ pub(crate) struct Publication<'a> {
     pub body: u64,
     /// Whether its topic's home knows that it is retained.
     pub retain_is_done: bool,
+    /// Of a message of a broker its version as a retained value; 0 of others, which are newer than all that is kept.
+    pub version: u64,
     /// Whether it is a retained message that a broker of the fleet had, for new subscriptions.
     pub from_retained: bool,
     /// Whether the quota of its tenant does not refuse it as a retained message: a pipeline or a bridge of the broker
@@ -106,6 +108,7 @@ impl<'a> Publication<'a> {
             priority: 0,
             kept: None,
             retain_is_done: false,
+            version: 0,
             from_retained: false,
             beyond_quota: false,
         }
@@ -261,6 +264,7 @@ impl Message {
             wide: false,
             body: 0,
             retain_is_done: false,
+            version: 0,
             from_retained: false,
             beyond_quota: false,
         }

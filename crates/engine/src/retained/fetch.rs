@@ -9,6 +9,7 @@ use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::Envelope;
 use crate::link::record::Record;
+use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::retained::fetch::starting::{STARTS_PER_TURN, Starting};
@@ -297,7 +298,7 @@ impl Fetches {
         let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
         };
-        rare.fresh_topics = std::collections::HashSet::default();
+        rare.fresh_topics = std::collections::HashMap::default();
         rare.fetches_expected = 0;
         let suspended = std::mem::take(&mut rare.fetches);
         let fetches = suspended.into_iter().filter_map(|id| self.remove(id));
@@ -312,7 +313,7 @@ impl Fetches {
         let Some(rare) = state.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
         };
-        rare.fresh_topics = std::collections::HashSet::default();
+        rare.fresh_topics = std::collections::HashMap::default();
         for id in std::mem::take(&mut rare.fetches) {
             self.remove(id);
         }
@@ -372,7 +373,7 @@ impl RetainedStore {
 pub(crate) fn settle_fetches(session: &mut Session) {
     let Some(rare) = session.rare.as_mut() else { return };
     if !rare.awaits_retained() {
-        rare.fresh_topics = std::collections::HashSet::default();
+        rare.fresh_topics = std::collections::HashMap::default();
     }
     if rare.is_idle() {
         session.rare = None;
@@ -380,13 +381,16 @@ pub(crate) fn settle_fetches(session: &mut Session) {
 }
 
 impl Session {
-    /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
-    pub(crate) fn note_fresh(&mut self, settings: &Settings, topic: &str, qos: QoS) {
+    /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older,
+    /// unless a broker brings the message late.
+    pub(crate) fn note_fresh(&mut self, settings: &Settings, publication: &Publication<'_>, qos: QoS) {
         let keeps = qos != QoS::AtMostOnce || settings.queue.keep_qos0_offline;
         // A message that is not kept for an offline client will not reach it live.
         let Some(rare) = self.rare.as_mut().filter(|_| keeps || self.connection.is_some()) else { return };
         if rare.awaits_retained() && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
-            rare.fresh_topics.insert(topic.into());
+            let version = if publication.version == 0 { u64::MAX } else { publication.version };
+            let newest = rare.fresh_topics.entry(publication.topic.into()).or_default();
+            *newest = version.max(*newest);
         }
     }
 }

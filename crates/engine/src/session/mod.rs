@@ -37,7 +37,7 @@ pub(crate) use crate::session::will::{FORMER_WILLS_MAX, FormerWill, Will};
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -320,8 +320,9 @@ pub(crate) struct Rare {
     pub exchanges: Vec<(PacketId, Exchange)>,
     /// QoS 2 messages of the client that were refused after they were routed, by their packet ids, oldest first.
     pub refused: RefusedMessages,
-    /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
-    pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
+    /// Topics that arrived live while a fetch was under way or expected, with the newest version: the fetched value is
+    /// not newer, unless its version is.
+    pub fresh_topics: HashMap<Box<str>, u64, BuildHasherDefault<NameHasher>>,
 }
 
 impl Rare {

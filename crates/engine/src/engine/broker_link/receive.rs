@@ -209,6 +209,7 @@ impl FleetCalls<'_> {
             Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
         publication.priority = self.engine.router.cache.traits(slot).priority.level(properties);
         publication.retain_is_done = retain;
+        publication.version = id.filter(|_| retain && !kept_there).map_or(0, |id| id.version());
         publication.from_retained = kept_there;
         let source = Source {
             session: Some(session),

@@ -257,7 +257,7 @@ impl Reach<'_> {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
                 if let Some(session) = self.state.sessions.get_mut(target.session.0) {
-                    session.note_fresh(&self.state.settings, publication.topic, qos);
+                    session.note_fresh(&self.state.settings, publication, qos);
                 }
             }
         }

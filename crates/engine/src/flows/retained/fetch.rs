@@ -148,7 +148,8 @@ impl Fetching<'_> {
         }
         if session
             .and_then(|session| session.rare.as_ref())
-            .is_some_and(|rare| rare.fresh_topics.contains(publication.topic))
+            .and_then(|rare| rare.fresh_topics.get(publication.topic))
+            .is_some_and(|live| *live >= publication.publisher)
         {
             return;
         }

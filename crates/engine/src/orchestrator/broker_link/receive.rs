@@ -48,7 +48,14 @@ impl Settlement {
     }
 }
 
-/// Decides between two values of a topic: the time at which the message entered, then its number; 0 where it has no id.
+impl MessageId {
+    /// Decides between two values of a topic: the time at which the message entered, then its number.
+    pub(crate) fn version(&self) -> u64 {
+        self.entered << 16 | self.number & 0xffff
+    }
+}
+
+/// The version of a value; 0 where it has no id.
 pub(crate) fn version_of(properties: &[u8]) -> u64 {
-    MessageId::at_end_of(properties).map_or(0, |id| id.entered << 16 | id.number & 0xffff)
+    MessageId::at_end_of(properties).map_or(0, |id| id.version())
 }

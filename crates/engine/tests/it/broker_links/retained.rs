@@ -183,3 +183,27 @@ fn a_late_broker_brings_back_no_older_retained_value() {
         assert_eq!(kept(world, "t").as_deref(), Some("newer"));
     });
 }
+
+#[test]
+fn a_late_older_message_hides_no_newer_kept_value() {
+    let world = World::with(2, |settings| fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash));
+    let (topic, a) = (world.name_on(1, "t"), world.broker("a"));
+    let client = world.connect(v5(&world.name_on(0, "c")));
+    client.subscribe(&topic, AtLeastOnce);
+    client.publish(message(&topic, "older").qos1().retain());
+    let mut late = a.taken().remove(0);
+    // As another member has sent it, which comes back from the broker only now.
+    renumber(&mut late, 5);
+    world.advance(seconds(1));
+    client.publish(message(&topic, "newer").qos1().retain());
+    let reader = world.connect(v5(&world.name_on(0, "r")));
+    world.hold(1, 0);
+    reader.send_subscribe(&[(&topic, SubscriptionOptions::new(AtLeastOnce))], None);
+    world.run();
+    a.carry(&late);
+    world.release(1, 0);
+    world.run();
+    let got = reader.messages_among_others();
+    let got: Vec<_> = got.iter().map(|got| (got.text(), got.retain)).collect();
+    assert_eq!(got, [("older".to_owned(), false), ("newer".to_owned(), true)]);
+}
