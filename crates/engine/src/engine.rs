@@ -117,6 +117,7 @@ impl Engine {
     pub fn new(settings: Arc<Settings>, place: ShardPosition, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut state = ShardState::new(Arc::clone(&settings), place.shard, now);
+        state.journal = state.journal.seeded(seed);
         state.exchanges = Exchanges::new(seed, place);
         state.assigned = AssignedNames { seed, next: 0 };
         Self {

@@ -62,6 +62,10 @@ pub(crate) struct Journal {
     shard: ShardId,
     next_session: NonZeroU64,
     next_body: u64,
+    /// Makes names differ from names of other shards and of earlier processes.
+    seed: u64,
+    /// How many names were made.
+    named: u64,
     /// Numbers of sessions and bodies below which this shard has said that it gives some out.
     reserved: Reserved,
     /// Whether the store accepts only deletions: changes that need it are refused.
@@ -84,6 +88,8 @@ impl Journal {
             reserved: Reserved::default(),
             next_session: NonZeroU64::MIN.saturating_add(NUMBERS - 1 + first),
             next_body: NUMBERS + first,
+            seed: 0,
+            named: 0,
             full: false,
         }
     }
@@ -174,6 +180,17 @@ impl Journal {
             self.reserve(Reserved { sessions, ..self.reserved });
         }
         StoredSession(number)
+    }
+
+    /// The same journal, whose names follow from a seed.
+    pub(crate) fn seeded(self, seed: u64) -> Self {
+        Self { seed: crate::hash::hash_bytes(seed, &self.shard.0.to_le_bytes()), ..self }
+    }
+
+    /// A name for a message that several nodes may read from this store: no other message of the cluster has it.
+    pub(crate) fn new_name(&mut self) -> u64 {
+        self.named += 1;
+        crate::hash::hash_bytes(self.seed, &self.named.to_le_bytes()).max(1)
     }
 
     /// A number for a message that several entries refer to.
