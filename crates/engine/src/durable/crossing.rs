@@ -233,7 +233,7 @@ impl Crossings {
         if !journal.is_on() || publication.qos == QoS::AtMostOnce || !links.roster.is_own(to) {
             return None;
         }
-        let way = Way::Group { share: share.into(), filter: filter.into(), name: journal.new_name() };
+        let way = Way::Group { share: share.into(), filter: filter.into(), name: journal.names.make() };
         Some(self.begin_crossing(journal, publication, &way, 1 << to.0))
     }
 }

@@ -34,7 +34,7 @@ impl Moving<'_> {
             let partitions = route.groups().iter().filter_map(|group| groups.partition_of(*group)).filter(leaves);
             let partitions: Partitions = partitions.collect();
             if !partitions.is_empty() {
-                let name = state.journal.new_name();
+                let name = state.journal.names.make();
                 left.for_groups.note(&mut state.journal, stored, message.clone(), partitions, name);
             }
         }

@@ -91,7 +91,7 @@ impl Run {
         let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(&heirs), it)).collect();
         let mut broker_links = Vec::new();
         let its = |heir: usize| shares.iter().filter(move |(of, _)| *of == heir).map(|(_, reader)| *reader);
-        // An heir serves what it has taken, and others take theirs later or not.
+        // An heir serves its partitions at once, or after the others have taken theirs.
         let at_once = self.random.percent(50);
         for heir in heirs.iter().copied() {
             let own = publishers.iter().filter(|(of, _)| *of == heir).map(|(_, it)| partitions_of(&it.name));
@@ -343,7 +343,7 @@ impl Run {
         is_last && self.all_brokers_know(line)
     }
 
-    /// Whether the brokers know the filters of all members. Those of a member that is back wait for the end of its own
+    /// Whether the brokers know the filters of all members. The filters of a returned member wait for the end of its own
     /// former connections. Sessions that have moved there since get their messages from the old home until then.
     fn all_brokers_know(&self, line: &Line) -> bool {
         let waits = |member: usize| member == line.of || self.has_lines(member) && !line.waits_for.contains(&member);
