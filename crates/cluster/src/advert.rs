@@ -123,9 +123,9 @@ pub struct Advert {
     pub restored: BTreeMap<u16, u64>,
 }
 
-/// The version of the rules by which orchestrators deal to shared groups: 1 is one dealer for each group. A member of another
-/// version would deal messages once more.
-pub const GROUP_VERSION: u16 = 1;
+/// The version of the rules by which orchestrators deal to shared groups: 1 is one dealer for each group, with 2 the messages that wait in
+/// stores have names. A member of another version would deal messages once more, or not read the store of a dead one.
+pub const GROUP_VERSION: u16 = 2;
 
 /// Whether the messages of a node cross by brokers, which topics do not ([`Advert::address_prefix`]), and by which version
 /// shared groups are dealt ([`Advert::group_version`]). The members of a cluster are of one kind.

@@ -38,6 +38,7 @@ use crate::flows::contexts::fetching;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, ShardId, ShardPosition};
 use crate::image::Handover;
+use crate::journal::Names;
 use crate::link::{Batch, Links};
 use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::{Millis, Now};
@@ -117,6 +118,7 @@ impl Engine {
     pub fn new(settings: Arc<Settings>, place: ShardPosition, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut state = ShardState::new(Arc::clone(&settings), place.shard, now);
+        state.journal.names = Names::new(seed, place.shard);
         state.exchanges = Exchanges::new(seed, place);
         state.assigned = AssignedNames { seed, next: 0 };
         Self {

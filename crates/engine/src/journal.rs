@@ -62,10 +62,32 @@ pub(crate) struct Journal {
     shard: ShardId,
     next_session: NonZeroU64,
     next_body: u64,
+    /// Names of the messages that several nodes may read from this store.
+    pub names: Names,
     /// Numbers of sessions and bodies below which this shard has said that it gives some out.
     reserved: Reserved,
     /// Whether the store accepts only deletions: changes that need it are refused.
     pub full: bool,
+}
+
+/// Makes names of messages.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// Makes them differ from names of other shards and of earlier processes.
+    seed: u64,
+    made: u64,
+}
+
+impl Names {
+    pub(crate) fn new(seed: u64, shard: ShardId) -> Self {
+        Self { seed: crate::hash::hash_bytes(seed, &shard.0.to_le_bytes()), made: 0 }
+    }
+
+    /// A name that no other message of the cluster has.
+    pub(crate) fn make(&mut self) -> u64 {
+        self.made += 1;
+        crate::hash::hash_bytes(self.seed, &self.made.to_le_bytes()).max(1)
+    }
 }
 
 impl Journal {
@@ -84,6 +106,7 @@ impl Journal {
             reserved: Reserved::default(),
             next_session: NonZeroU64::MIN.saturating_add(NUMBERS - 1 + first),
             next_body: NUMBERS + first,
+            names: Names::default(),
             full: false,
         }
     }

@@ -114,7 +114,7 @@ mod tests {
         let (other, member) = other_kind("a", &table, &adverts, &members, &own).expect("another version");
         let why = difference(("a", &own), (other, member));
         assert!(
-            why.contains("by version 1, and `b`, a member of the cluster, by version 0: stop all members"),
+            why.contains("by version 2, and `b`, a member of the cluster, by version 0: stop all members"),
             "{why}"
         );
     }

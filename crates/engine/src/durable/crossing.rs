@@ -29,17 +29,19 @@ pub(crate) enum Way {
     /// To subscribers and to its topic's home: each of these of as many shards, one bit each. Under this name, where it
     /// has crossed to other nodes as well.
     Publish { shards: u16, deliver: u64, retain: u64, name: Option<ExchangeName> },
-    /// To a member of a shared group, or back to its home.
-    Group { share: Box<str>, filter: Box<str> },
+    /// To a member of a shared group, or back to its home. `name` is as of the others below.
+    Group { share: Box<str>, filter: Box<str>, name: u64 },
     /// To a shard of another node for a shared group, under this id: for this client alone, where that is not 0.
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
-    /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards.
-    KeptBack { partitions: Partitions },
+    /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards. If
+    /// this process dies, several nodes may read the record, and this one as well when it is back: each gives the message
+    /// to the homes of its groups, which know it by its `name`. It is 0 where an earlier version has written the record.
+    KeptBack { partitions: Partitions, name: u64 },
     /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had kept
     /// it, `of` is its name, and there are no partitions.
     ForLeft { of: Option<Box<str>>, partitions: Partitions },
     /// To the shared groups of these partitions, which were about to leave: they get it here if they stay.
-    ForGroups { partitions: Partitions },
+    ForGroups { partitions: Partitions, name: u64 },
 }
 
 /// Messages that have left this shard without a confirmation: their receivers, and the receivers that have not
@@ -99,8 +101,9 @@ impl Way {
                     name.write(out);
                 }
             }
-            Self::Group { share, filter } => {
-                out.put_u8(1);
+            Self::Group { share, filter, name } => {
+                out.put_u8(7);
+                out.put_u64(*name);
                 out.put_bytes(share.as_bytes());
                 out.put_bytes(filter.as_bytes());
             }
@@ -111,12 +114,18 @@ impl Way {
                 out.put_u64(*client);
                 out.put_u64(*id);
             }
-            Self::KeptBack { partitions } => write_partitions(out, 4, *partitions),
+            Self::KeptBack { partitions, name } => {
+                write_partitions(out, 8, *partitions);
+                out.put_u64(*name);
+            }
             Self::ForLeft { of, partitions } => {
                 write_partitions(out, 5, *partitions);
                 out.put_bytes(of.as_deref().unwrap_or_default().as_bytes());
             }
-            Self::ForGroups { partitions } => write_partitions(out, 6, *partitions),
+            Self::ForGroups { partitions, name } => {
+                write_partitions(out, 9, *partitions);
+                out.put_u64(*name);
+            }
         }
     }
 
@@ -126,6 +135,10 @@ impl Way {
             partitions.add(PartitionId(reader.u16("a partition")?));
         }
         Ok(partitions)
+    }
+
+    fn read_name(reader: &mut WireReader<'_>, has_name: bool) -> Result<u64, WireError> {
+        if has_name { reader.u64("the name of a message") } else { Ok(0) }
     }
 
     fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
@@ -139,7 +152,8 @@ impl Way {
                 let name = (kind == 3).then(|| ExchangeName::read(reader)).transpose()?;
                 Self::Publish { shards, deliver, retain, name }
             }
-            1 => Self::Group {
+            kind @ (1 | 7) => Self::Group {
+                name: Self::read_name(reader, kind == 7)?,
                 share: reader.text("a share name")?.into(),
                 filter: reader.text("a topic filter")?.into(),
             },
@@ -149,13 +163,18 @@ impl Way {
                 client: reader.u64("a client")?,
                 id: reader.u64("a deal")?,
             },
-            4 => Self::KeptBack { partitions: Self::read_partitions(reader)? },
+            kind @ (4 | 8) => {
+                Self::KeptBack { partitions: Self::read_partitions(reader)?, name: Self::read_name(reader, kind == 8)? }
+            }
             5 => {
                 let partitions = Self::read_partitions(reader)?;
                 let of = reader.text("the name of an orchestrator")?;
                 Self::ForLeft { of: (!of.is_empty()).then(|| of.into()), partitions }
             }
-            6 => Self::ForGroups { partitions: Self::read_partitions(reader)? },
+            kind @ (6 | 9) => Self::ForGroups {
+                partitions: Self::read_partitions(reader)?,
+                name: Self::read_name(reader, kind == 9)?,
+            },
             _ => return Err(WireError { reading: "a way" }),
         })
     }
@@ -214,7 +233,7 @@ impl Crossings {
         if !journal.is_on() || publication.qos == QoS::AtMostOnce || !links.roster.is_own(to) {
             return None;
         }
-        let way = Way::Group { share: share.into(), filter: filter.into() };
+        let way = Way::Group { share: share.into(), filter: filter.into(), name: journal.names.make() };
         Some(self.begin_crossing(journal, publication, &way, 1 << to.0))
     }
 }

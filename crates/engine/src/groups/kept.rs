@@ -15,6 +15,7 @@ use crate::durable::Way;
 use crate::events::reason::Reason;
 use crate::groups::Groups;
 use crate::groups::kept::passed::Passed;
+use crate::hash::hash_bytes;
 use crate::ids::{BROKER_LINK_PARTITION, ShardId, TenantId};
 use crate::journal::keys::Key;
 use crate::link::Links;
@@ -100,6 +101,11 @@ impl Deal {
         (self.message.tenant, self.share.clone(), self.filter.clone())
     }
 
+    /// Whether the same message may come once more from elsewhere, under its id.
+    pub(crate) fn may_come_again(&self) -> bool {
+        self.name.is_some() || self.doubt != Doubt::None
+    }
+
     /// Whether it is a message for brokers, and none of a shared group of clients.
     fn is_for_broker(&self) -> bool {
         self.message.tenant == TenantId::BROKER_LINK
@@ -141,7 +147,7 @@ impl Kept {
 
     fn new_id(&mut self) -> u64 {
         self.made += 1;
-        crate::hash::hash_bytes(self.seed, &self.made.to_le_bytes()).max(1)
+        hash_bytes(self.seed, &self.made.to_le_bytes()).max(1)
     }
 
     fn add(&mut self, id: u64, deal: Deal) {
@@ -256,16 +262,24 @@ impl Kept {
         self.keep_message(now, state, message, group, None, 0, 1);
     }
 
-    /// Keeps a message that this process or an earlier one has noted for a group, and that has been acknowledged. The notes
-    /// and the window of crossing messages limit these.
+    /// Keeps a message that an earlier process has noted for a group, and that has been acknowledged. Each process that
+    /// reads the note derives the same id from its `name`, so that the group is dealt the message once. The notes and the
+    /// window of crossing messages limit these.
     pub(crate) fn keep_noted(
         &mut self,
         now: Now,
         state: &mut ShardState,
         group: (&str, &str),
         publication: &mut Publication<'_>,
+        name: u64,
     ) {
-        self.keep_message(now, state, publication.keep(), group, None, 0, 1);
+        let message = publication.keep();
+        if name == 0 {
+            self.keep_message(now, state, message, group, None, 0, 1);
+        } else {
+            let id = hash_bytes(hash_bytes(name, group.0.as_bytes()), group.1.as_bytes()).max(1);
+            self.keep_left(now, state, &message, group, 0, id);
+        }
     }
 
     /// Keeps a message of a group that is at a shard of another node, or nowhere.

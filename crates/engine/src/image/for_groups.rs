@@ -15,6 +15,8 @@ struct Undealt {
     /// On the topic of the clients.
     message: MessageRef,
     partitions: Partitions,
+    /// By which the homes of the groups know it: see [`Way::KeptBack`].
+    name: u64,
     /// Its number in the store; `None` where it is in memory only.
     number: Option<u64>,
 }
@@ -37,30 +39,32 @@ impl ForGroups {
         stored: &mut StoredCopies,
         message: MessageRef,
         partitions: Partitions,
+        name: u64,
     ) {
         if message.qos == QoS::AtMostOnce && self.bytes > NOTED_MAX_BYTES as u64 {
             self.left_out += 1;
             return;
         }
-        let number = stored.put(journal, &Way::ForGroups { partitions }, None, &message);
+        let number = stored.put(journal, &Way::ForGroups { partitions, name }, None, &message);
         self.bytes += message.cost();
-        self.undealt.push(Undealt { message, partitions, number });
+        self.undealt.push(Undealt { message, partitions, name, number });
     }
 
-    /// Removes the messages for these partitions; returns them with the partitions among these that they are for.
+    /// Removes the messages for these partitions; returns them with the partitions among these that they are for, and
+    /// with their names.
     pub(crate) fn take(
         &mut self,
         journal: &mut Journal,
         stored: &mut StoredCopies,
         partitions: Partitions,
-    ) -> Vec<(MessageRef, Partitions)> {
+    ) -> Vec<(MessageRef, Partitions, u64)> {
         let mut taken = Vec::new();
         self.undealt.retain_mut(|undealt| {
             let these = undealt.partitions.among(partitions);
             if these.is_empty() {
                 return true;
             }
-            taken.push((undealt.message.clone(), these));
+            taken.push((undealt.message.clone(), these, undealt.name));
             undealt.partitions = undealt.partitions.without(these);
             if let Some(number) = undealt.number.take() {
                 stored.end(journal, number);
@@ -69,7 +73,7 @@ impl ForGroups {
                 self.bytes -= undealt.message.cost();
                 return false;
             }
-            let way = Way::ForGroups { partitions: undealt.partitions };
+            let way = Way::ForGroups { partitions: undealt.partitions, name: undealt.name };
             undealt.number = stored.put(journal, &way, None, &undealt.message);
             true
         });
@@ -104,10 +108,10 @@ mod tests {
         let (mut stored, mut noted) = (StoredCopies::default(), ForGroups::default());
         let large = vec![0; NOTED_MAX_BYTES / 2];
         for qos in [QoS::AtMostOnce, QoS::AtMostOnce, QoS::AtMostOnce, QoS::AtLeastOnce] {
-            noted.note(&mut journal, &mut stored, message(qos, &large), Partitions::ALL);
+            noted.note(&mut journal, &mut stored, message(qos, &large), Partitions::ALL, 0);
         }
         let taken = noted.take(&mut journal, &mut stored, Partitions::ALL);
-        let qos: Vec<QoS> = taken.iter().map(|(message, _)| message.qos).collect();
+        let qos: Vec<QoS> = taken.iter().map(|(message, ..)| message.qos).collect();
         assert_eq!(qos, [QoS::AtMostOnce, QoS::AtMostOnce, QoS::AtLeastOnce]);
         assert_eq!((noted.take_left_out(), noted.take_left_out(), noted.bytes), (1, 0, 0));
     }
@@ -117,14 +121,14 @@ mod tests {
         let mut journal = Journal::new(Durability::Commit, ShardId(0), Now::default());
         let (mut stored, mut noted) = (StoredCopies::default(), ForGroups::default());
         let [one, two] = [3, 4].map(|number| Partitions::of(PartitionId(number)));
-        noted.note(&mut journal, &mut stored, message(QoS::ExactlyOnce, b"x"), one.with(two));
+        noted.note(&mut journal, &mut stored, message(QoS::ExactlyOnce, b"x"), one.with(two), 7);
         let mut take = |of| {
             let taken = noted.take(&mut journal, &mut stored, of);
-            taken.into_iter().map(|(_, partitions)| partitions).collect::<Vec<_>>()
+            taken.into_iter().map(|(_, partitions, name)| (partitions, name)).collect::<Vec<_>>()
         };
-        assert_eq!(take(one), [one]);
+        assert_eq!(take(one), [(one, 7)]);
         assert!(take(one).is_empty());
-        assert_eq!(take(Partitions::ALL), [two]);
+        assert_eq!(take(Partitions::ALL), [(two, 7)]);
         assert!(noted.is_empty());
     }
 }

@@ -131,7 +131,10 @@ impl KeptBack {
     ) {
         put_noted(&mut self.noted, now, id, message);
         let is_stored = journal.is_on() && message.qos != QoS::AtMostOnce;
-        let number = is_stored.then(|| journal.put_crossing(&message.publication(), &Way::KeptBack { partitions }));
+        let number = is_stored.then(|| {
+            let way = Way::KeptBack { partitions, name: journal.names.make() };
+            journal.put_crossing(&message.publication(), &way)
+        });
         self.stored.extend(number);
         self.alone.extend(id.map(|id| (number_of(id), number)));
     }
@@ -154,7 +157,7 @@ impl KeptBack {
             journal.delete(Key::Crossing(number));
             self.stored.remove(&number);
             if !left.is_empty() {
-                let way = Way::KeptBack { partitions: left };
+                let way = Way::KeptBack { partitions: left, name: journal.names.make() };
                 let number = journal.put_crossing(&message.publication(), &way);
                 self.stored.insert(number);
                 self.alone.insert(id, Some(number));

@@ -162,29 +162,33 @@ fn serve_all(world: &World, shards: u16) {
     world.run();
 }
 
+/// A store with a message that the group of a leaving partition has not got.
+fn noted_for_a_group() -> Pairs {
+    let (world, broker) = orchestrator();
+    serve_all(&world, 1);
+    world.absent_subscriber(v5("m").lasting(), "$share/g/t", ExactlyOnce);
+    let group: Partitions = std::iter::once(partition_of(TenantId::DEFAULT, "g/t")).collect();
+    world.engine(0, |engine, now| {
+        engine.moves().hold_partitions(now, group, None);
+        assert!(matches!(engine.moves().snapshot_partitions(now, group, u64::MAX), Ok(Snapshot::Taken(_))));
+        OrchestratorMoves::of(engine).begin_forwarding(1, group);
+    });
+    broker.publish(&message("t", "noted").qos2());
+    world.pairs()
+}
+
 #[test]
 fn an_orchestrator_knows_the_groups_of_its_store() {
-    let pairs = pairs_of("orchestrator-groups-1.txt", || {
-        let (world, broker) = orchestrator();
-        serve_all(&world, 1);
-        world.absent_subscriber(v5("m").lasting(), "$share/g/t", ExactlyOnce);
-        let group: Partitions = std::iter::once(partition_of(TenantId::DEFAULT, "g/t")).collect();
-        world.engine(0, |engine, now| {
-            engine.moves().hold_partitions(now, group, None);
-            assert!(matches!(engine.moves().snapshot_partitions(now, group, u64::MAX), Ok(Snapshot::Taken(_))));
-            OrchestratorMoves::of(engine).begin_forwarding(1, group);
-        });
-        broker.publish(&message("t", "noted").qos2());
-        world.pairs()
-    });
-    assert!(pairs.keys().any(|key| key.first() == Some(&GROUP)));
-    for shards in [1, 2] {
+    let files = ["orchestrator-groups-1.txt", "orchestrator-groups-2.txt"];
+    for (name, shards) in files.into_iter().flat_map(|name| [(name, 1), (name, 2)]) {
+        let pairs = pairs_of(name, noted_for_a_group);
+        assert!(pairs.keys().any(|key| key.first() == Some(&GROUP)));
         let (world, _) = orchestrator();
-        world.put_pairs(0, pairs.clone());
+        world.put_pairs(0, pairs);
         world.crash(Crash::now(shards));
         serve_all(&world, shards);
         world.advance(minutes(1));
-        assert_eq!(world.connect(v5("m").lasting()).payloads(), ["noted"], "{shards} shards");
+        assert_eq!(world.connect(v5("m").lasting()).payloads(), ["noted"], "{name}, {shards} shards");
     }
 }
 

@@ -59,20 +59,22 @@ impl StoreCalls<'_> {
                     publishing!(self.engine).replay_publish(now, &left, *shards, (*deliver, *retain), *name);
                     true
                 }
-                Way::Group { share, filter } => dealing!(self.engine).replay_for_group(now, &left, share, filter),
+                Way::Group { share, filter, name } => {
+                    dealing!(self.engine).replay_for_group(now, &left, (share, filter), *name)
+                }
                 Way::Deal { share, filter, client, id } => {
                     publishing!(self.engine).replay_deal(now, &left, (share, filter), *client, *id)
                 }
-                Way::KeptBack { partitions } => {
-                    moving!(self.engine).replay_kept_back(now, &left, *partitions);
+                Way::KeptBack { partitions, name } => {
+                    moving!(self.engine).replay_kept_back(now, &left, *partitions, *name);
                     true
                 }
                 Way::ForLeft { of, partitions } => {
                     moving!(self.engine).replay_for_left(now, &left.message, (of.as_deref(), *partitions));
                     true
                 }
-                Way::ForGroups { partitions } => {
-                    moving!(self.engine).replay_for_groups(&left, *partitions);
+                Way::ForGroups { partitions, name } => {
+                    moving!(self.engine).replay_for_groups(&left, *partitions, *name);
                     true
                 }
             };

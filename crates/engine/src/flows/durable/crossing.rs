@@ -96,7 +96,7 @@ impl Publishing<'_> {
 
 impl Dealing<'_> {
     /// Returns whether this shard was to deal it.
-    pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
+    pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), name: u64) -> bool {
         let tenant = left.message.tenant;
         if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
             return false;
@@ -105,12 +105,12 @@ impl Dealing<'_> {
         if self.groups.kept.rests && publication.qos != QoS::AtMostOnce {
             // A node whose store others have read may so deal it once more. If each reader dealt its own copy to sessions
             // that others have, it could be lost.
-            self.groups.kept.keep_noted(now, self.state, (share, filter), &mut publication);
+            self.groups.kept.keep_noted(now, self.state, (share, filter), &mut publication, name);
             return true;
         }
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_left(now, group, &mut publication, &source);
+        self.deal_left(now, group, &mut publication, &source, name);
         true
     }
 }

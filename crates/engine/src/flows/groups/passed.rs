@@ -2,6 +2,7 @@
 
 use crate::flows::contexts::{Dealing, dealing};
 use crate::flows::publish::dispatch::Reach;
+use crate::groups::kept::Deal;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::Links;
 use crate::link::exchange_word::{ExchangeName, ExchangeWord};
@@ -84,8 +85,9 @@ impl Passing<'_, '_> {
         true
     }
 
-    /// Deals a kept message to any member, unless it was passed on and is dealt already. It is remembered then, since its
-    /// publisher may send it again.
+    /// Deals a kept message to any member, unless it may have come before and is dealt already. It is remembered then: the
+    /// publisher of one that was passed on may send it again, and another heir of a dead node may bring one that this shard
+    /// has from that node.
     pub(super) fn deal(
         &mut self,
         now: Now,
@@ -94,9 +96,9 @@ impl Passing<'_, '_> {
         source: &Source,
         id: u64,
     ) {
-        let name = self.0.groups.kept.deals.get(&id).and_then(|deal| deal.name);
+        let may_come_again = self.0.groups.kept.deals.get(&id).is_some_and(Deal::may_come_again);
         self.0.groups.kept.forget_deal(self.0.state, id);
-        let Some(partition) = name.and_then(|_| self.0.groups.partition_of(key)) else {
+        let Some(partition) = self.0.groups.partition_of(key).filter(|_| may_come_again) else {
             return self.0.deal_to(now, key, publication, source, None);
         };
         if self.0.state.exchanges.marks.has_deal(publication.qos, id) {

@@ -148,11 +148,12 @@ impl Dealing<'_> {
         group: GroupName<'_>,
         publication: &mut Publication<'_>,
         source: &Source,
+        name: u64,
     ) {
         if self.groups.find(group).is_some() || publication.qos == QoS::AtMostOnce {
             self.deal_again(now, group, publication, source, (self.links.place.shard, u32::MAX));
         } else {
-            self.groups.kept.keep_noted(now, self.state, (group.share, group.filter), publication);
+            self.groups.kept.keep_noted(now, self.state, (group.share, group.filter), publication, name);
         }
     }
 

@@ -34,7 +34,8 @@ impl Moving<'_> {
             let partitions = route.groups().iter().filter_map(|group| groups.partition_of(*group)).filter(leaves);
             let partitions: Partitions = partitions.collect();
             if !partitions.is_empty() {
-                left.for_groups.note(&mut state.journal, stored, message.clone(), partitions);
+                let name = state.journal.names.make();
+                left.for_groups.note(&mut state.journal, stored, message.clone(), partitions, name);
             }
         }
     }
@@ -56,7 +57,7 @@ impl Moving<'_> {
         for _ in 0..left.for_groups.take_left_out() {
             self.state.counters.drop_message(Reason::MemoryCeiling);
         }
-        for (message, partitions) in noted {
+        for (message, partitions, _) in noted {
             self.deal_among(now, &message, partitions);
         }
     }
@@ -80,8 +81,8 @@ impl Moving<'_> {
             }
         }
         undealt.take(journal, stored, known.without(here));
-        for (message, partitions) in undealt.take(journal, stored, here) {
-            self.keep_for_groups(now, &message, partitions);
+        for (message, partitions, name) in undealt.take(journal, stored, here) {
+            self.keep_for_groups(now, &message, partitions, name);
         }
         self.handover.tell_departures(self.state);
     }
@@ -89,18 +90,18 @@ impl Moving<'_> {
     /// Keeps messages for the groups of partitions that were about to leave a dead member.
     pub(crate) fn keep_undealt(&mut self, now: Now, partitions: Partitions) {
         let Forwarding { undealt, stored, .. } = &mut self.handover.forwarding;
-        for (message, partitions) in undealt.take(&mut self.state.journal, stored, partitions) {
-            self.keep_for_groups(now, &message, partitions);
+        for (message, partitions, name) in undealt.take(&mut self.state.journal, stored, partitions) {
+            self.keep_for_groups(now, &message, partitions, name);
         }
     }
 
     /// Takes a message that an earlier process had noted for the groups of partitions.
-    pub(crate) fn replay_for_groups(&mut self, left: &Left, partitions: Partitions) {
+    pub(crate) fn replay_for_groups(&mut self, left: &Left, partitions: Partitions, name: u64) {
         let is_taken = |partition| left.crossed.iter().any(|place| place.owns(partition));
         let own = self.links.place.own(partitions).filtered(|partition| !is_taken(partition));
         if !own.is_empty() {
             let Forwarding { undealt, stored, .. } = &mut self.handover.forwarding;
-            undealt.note(&mut self.state.journal, stored, left.message.clone(), own);
+            undealt.note(&mut self.state.journal, stored, left.message.clone(), own, name);
         }
     }
 
@@ -124,14 +125,14 @@ impl Moving<'_> {
 
     /// Keeps a message of an earlier process, on the topic of the clients, for the shared groups of some partitions: no
     /// table says yet where their members are.
-    pub(crate) fn keep_for_groups(&mut self, now: Now, message: &MessageRef, partitions: Partitions) {
+    pub(crate) fn keep_for_groups(&mut self, now: Now, message: &MessageRef, partitions: Partitions, name: u64) {
         if message.qos == QoS::AtMostOnce {
             return;
         }
         self.for_groups(message, partitions, |moving, group, _, publication| {
-            let name = moving.groups.dealt.get(group.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
-            let Some((share, filter)) = name else { return };
-            moving.groups.kept.keep_noted(now, moving.state, (&share, &filter), publication);
+            let group = moving.groups.dealt.get(group.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
+            let Some((share, filter)) = group else { return };
+            moving.groups.kept.keep_noted(now, moving.state, (&share, &filter), publication, name);
         });
     }
 

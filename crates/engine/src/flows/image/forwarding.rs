@@ -117,12 +117,12 @@ impl Moving<'_> {
     }
 
     /// Delivers messages that an earlier process kept back for partitions that had moved to it.
-    pub(crate) fn replay_kept_back(&mut self, now: Now, left: &Left, partitions: Partitions) {
+    pub(crate) fn replay_kept_back(&mut self, now: Now, left: &Left, partitions: Partitions, name: u64) {
         let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
         let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();
         self.deliver_only(now, &left.message, |session| session.is_some_and(|session| session.is_of(missing)));
         if let Some(message) = self.of_clients(&left.message) {
-            self.keep_for_groups(now, &message, missing);
+            self.keep_for_groups(now, &message, missing, name);
         }
     }
 }

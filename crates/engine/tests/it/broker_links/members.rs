@@ -1,10 +1,11 @@
 //! Orchestrators of a cluster in front of the same brokers: partitions move, also while earlier moves are not over,
-//! members restart or die for good, and connections to brokers and clients break. In the end each session has each message
-//! and each will, and each exactly-once message once; a message to a shared group has come to one session. A seed
-//! decides about everything.
+//! members restart, die and come back or not, and connections to brokers and clients break. In the end each session has
+//! each message and each will, and each exactly-once message once; a message to a shared group has come to one session.
+//! A seed decides about everything.
 
 mod deaths;
 mod links;
+mod returns;
 mod streams;
 mod wills;
 
@@ -20,7 +21,8 @@ use self::links::MemberLinks;
 use self::streams::Stream;
 use crate::harness::*;
 
-/// Seeds that are played.
+/// Seeds that are played. In seed 153 two nodes and a member that came back read one message for a shared group from the
+/// store of a dead member.
 const SEEDS: u64 = 200;
 /// Things that happen in one run.
 const ACTIONS: usize = 90;
@@ -140,12 +142,13 @@ impl Member {
     /// Whether the brokers hold all filters.
     fn brokers_know(&self) -> bool {
         let broker_links = self.world.engine(0, |engine, _| engine.questions().broker_links());
-        broker_links.iter().all(|broker_link| match broker_link.state {
-            BrokerLinkState::Serving | BrokerLinkState::Draining | BrokerLinkState::Drained => {
-                broker_link.filters_pending == 0
-            }
-            BrokerLinkState::Connecting | BrokerLinkState::Subscribing | BrokerLinkState::Down => false,
-        })
+        !broker_links.is_empty()
+            && broker_links.iter().all(|broker_link| match broker_link.state {
+                BrokerLinkState::Serving | BrokerLinkState::Draining | BrokerLinkState::Drained => {
+                    broker_link.filters_pending == 0
+                }
+                BrokerLinkState::Connecting | BrokerLinkState::Subscribing | BrokerLinkState::Down => false,
+            })
     }
 }
 
@@ -235,6 +238,7 @@ impl Run {
     }
 
     fn act(&mut self) {
+        self.come_back_sometimes();
         let member = self.random.pick(&self.living());
         match self.random.below(100) {
             0..=3 => self.carry_some(),
@@ -250,7 +254,7 @@ impl Run {
             75..=82 => self.begin_move(),
             83..=87 => self.restart(member),
             88 => self.die(member),
-            89..=92 => {
+            89..=92 if !self.has_lines(member) => {
                 let (broker, survives) = (self.random.pick(&BROKERS), self.random.pick(&[0, 5, 40, usize::MAX]));
                 self.members[member].world.cut_broker(broker, survives);
             }
@@ -307,6 +311,10 @@ impl Run {
     }
 
     fn publish(&mut self, member: usize) {
+        if self.members[member].publishers.is_empty() {
+            // It is back, and has no sessions.
+            return;
+        }
         let qos = self.random.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
         let topic = self.random.pick(&["t/1", "t/2", "t/3", "s/1", "s/2", "u/1"]);
         let payload = format!("{member}-{}", self.published.len());

@@ -1,4 +1,4 @@
-//! A member dies and does not return: others take over its sessions, and its connections to brokers.
+//! A member dies: others take over its sessions, and its connections to brokers.
 
 use std::sync::Arc;
 
@@ -22,12 +22,21 @@ pub(super) struct Line {
     held: Vec<usize>,
     /// Readers that the member has taken over with the connection.
     here: Vec<usize>,
+    /// Members that were back when this connection was taken over, had some of these readers, and were waiting for the end of
+    /// their own former connections: until their brokers know the filters, no other connection brings the messages.
+    waits_for: Vec<usize>,
     /// The broker is not in the fleet of the member yet.
     is_missing: bool,
     settling: Option<Settling>,
     /// The messages whose answers have not come, with the readers that still have to get them, and whether they are the
     /// last ones.
     piece: Option<(Brought, Vec<usize>, bool)>,
+}
+
+impl Line {
+    pub(super) fn is_of(&self, member: usize) -> bool {
+        self.of == member
+    }
 }
 
 /// The images that other members find in the store of a dead member.
@@ -58,7 +67,7 @@ impl Run {
     /// A member dies, if the others can go on.
     pub(super) fn die(&mut self, dead: usize) {
         let heirs: Vec<usize> = self.living().into_iter().filter(|member| *member != dead).collect();
-        if heirs.len() < 2 {
+        if heirs.len() < 2 || self.has_lines(dead) {
             return;
         }
         self.members[dead].world.note("dies".to_owned());
@@ -82,13 +91,19 @@ impl Run {
         let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(&heirs), it)).collect();
         let mut broker_links = Vec::new();
         let its = |heir: usize| shares.iter().filter(move |(of, _)| *of == heir).map(|(_, reader)| *reader);
-        // No table says where the partitions are before all heirs have taken them.
+        // An heir serves its partitions at once, or after the others have taken theirs.
+        let at_once = self.random.percent(50);
         for heir in heirs.iter().copied() {
             let own = publishers.iter().filter(|(of, _)| *of == heir).map(|(_, it)| partitions_of(&it.name));
             let own = own.fold(Partitions::NONE, Partitions::with);
             broker_links = self.take_partitions(dead, heir, &its(heir).collect::<Vec<_>>(), own);
+            if at_once {
+                its(heir).for_each(|reader| self.serve(heir, reader));
+                let own = publishers.extract_if(.., |(of, _)| *of == heir).map(|(_, it)| it).collect();
+                self.serve_publishers(heir, own);
+            }
         }
-        for heir in heirs.iter().copied() {
+        for heir in heirs.iter().copied().filter(|_| !at_once) {
             its(heir).for_each(|reader| self.serve(heir, reader));
             let own = publishers.extract_if(.., |(of, _)| *of == heir).map(|(_, it)| it).collect();
             self.serve_publishers(heir, own);
@@ -155,8 +170,10 @@ impl Run {
         image.forwards = !left.is_empty();
         let here = held.iter().copied().filter(|reader| self.readers[*reader].home == heir).collect();
         let (held, left, is_missing) = (held.to_vec(), left.to_vec(), self.random.percent(25));
-        let (settling, piece) = (None, None);
-        let line = Line { name, broker, of: dead, at: heir, transfer, left, held, here, is_missing, settling, piece };
+        let homes = held.iter().chain(&left).map(|reader| self.readers[*reader].home);
+        let waits_for = homes.filter(|home| self.has_lines(*home)).collect();
+        let (of, at, settling, piece) = (dead, heir, None, None);
+        let line = Line { name, broker, of, at, transfer, left, held, here, waits_for, is_missing, settling, piece };
         self.adopt(&line, &image);
         self.lines.push(line);
     }
@@ -257,6 +274,7 @@ impl Run {
             return self.lines.push(line);
         }
         self.connections.retain(|(_, connection)| connection.name() != line.name);
+        self.reach_brokers();
         if self.lines.is_empty() {
             let open: Vec<(usize, usize)> = self.open.keys().copied().collect();
             for (home, reader) in open {
@@ -272,7 +290,7 @@ impl Run {
     fn is_worked_off(&mut self, line: &mut Line) -> bool {
         let world = self.members[line.at].world.clone();
         if line.piece.is_none() {
-            let know = self.living().iter().all(|member| self.members[*member].brokers_know());
+            let know = self.all_brokers_know(line);
             let mut brought = world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_brought(&line.name));
             let has_come = |brought: &Brought| brought.for_members.is_some() || brought.for_left.is_some();
             let mut is_last = false;
@@ -322,6 +340,13 @@ impl Run {
             OrchestratorMoves::of(engine).confirm_brought(now, &line.name, brought.unanswered);
         });
         self.run(line.at);
-        is_last && self.living().iter().all(|member| self.members[*member].brokers_know())
+        is_last && self.all_brokers_know(line)
+    }
+
+    /// Whether the brokers know the filters of all members. The filters of a returned member wait for the end of its own
+    /// former connections. Sessions that have moved there since get their messages from the old home until then.
+    fn all_brokers_know(&self, line: &Line) -> bool {
+        let waits = |member: usize| member == line.of || self.has_lines(member) && !line.waits_for.contains(&member);
+        self.living().iter().all(|member| waits(*member) || self.members[*member].brokers_know())
     }
 }

@@ -1,0 +1,53 @@
+//! A dead member comes back as a next life, while others still work off the connections of its last one.
+
+use tidegate_engine::{Continued, Partitions};
+
+use super::{BROKERS, MEMBERS, Run};
+use crate::harness::*;
+
+impl Run {
+    /// The connections of this member's last life are worked off.
+    pub(super) fn has_lines(&self, member: usize) -> bool {
+        self.lines.iter().any(|line| line.is_of(member))
+    }
+
+    /// Sometimes a dead member comes back whose connections are not worked off.
+    pub(super) fn come_back_sometimes(&mut self) {
+        let mut dead = (0..MEMBERS).filter(|member| self.members[*member].is_dead && self.has_lines(*member));
+        if let Some(member) = dead.next()
+            && self.random.percent(8)
+        {
+            self.come_back(member);
+        }
+    }
+
+    /// It has no partitions any more, and reaches its brokers when the connections of its last life are worked off.
+    fn come_back(&mut self, member: usize) {
+        let world = self.members[member].world.clone();
+        world.note("comes back".to_owned());
+        self.set_clock(member, self.living()[0]);
+        world.crash(Crash::now(1));
+        self.members[member].is_dead = false;
+        self.tell_rosters();
+        world.engine(0, |engine, now| {
+            engine.moves().forget_partitions(now, Partitions::ALL);
+            engine.fleet().continue_adopted(now, Continued::None);
+        });
+        self.mend_links();
+        self.tell_homes();
+        self.run(member);
+    }
+
+    /// The members whose connections are worked off reach their brokers.
+    pub(super) fn reach_brokers(&mut self) {
+        for member in self.living() {
+            let world = self.members[member].world.clone();
+            let has_brokers = self.connections.iter().any(|(_, it)| it.is_of(&world) && BROKERS.contains(&it.name()));
+            if !has_brokers && !self.has_lines(member) {
+                world.note("may connect to its brokers".to_owned());
+                let brokers = BROKERS.map(|name| world.broker_unknown(name, Ways::default()));
+                self.connections.extend(brokers.into_iter().enumerate());
+            }
+        }
+    }
+}
