@@ -178,6 +178,10 @@ impl Links {
             self.send(shard, Record::InterestSeen { ticket });
             return;
         }
+        if shard.0 >= self.place.shards && !self.peers.has(shard) {
+            // The link has ended: no batch would take the confirmation.
+            return;
+        }
         let (mark, to) = self.marks.set();
         for peer in to {
             self.send(peer, Record::Mark { number: mark });

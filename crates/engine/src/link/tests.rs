@@ -212,6 +212,16 @@ fn confirmations_of_interest_leave_behind_everything_else() {
 }
 
 #[test]
+fn an_ended_link_leaves_no_confirmation_of_interest() {
+    let mut here = Links::new(ShardPosition { shard: HERE, shards: 1 }, 1000);
+    let peer = ShardId(9);
+    here.open(peer);
+    here.close(peer);
+    here.confirm_interest(peer, Ticket { connection: publisher(1), sequence: 1 });
+    assert!(!here.has_noted(), "no batch would take it");
+}
+
+#[test]
 fn there_is_no_link_to_nowhere() {
     let (mut here, _) = pair(1000);
     here.send(ShardId(9), Record::SysQuery { round: 0 });
