@@ -7,6 +7,9 @@ use std::time::Instant;
 use super::PATIENCE;
 use crate::broker::{Ended, Folder, command, pause, run};
 
+/// The exit code of a client that is refused with CONNACK return code 3.
+const SERVER_UNAVAILABLE: i32 = 3;
+
 /// A fleet in its own folder, whose processes are ended with the test.
 pub(crate) struct Fleet {
     pub(crate) folder: Folder,
@@ -112,30 +115,39 @@ impl Fleet {
         })
     }
 
-    /// Sends a message through an orchestrator of the fleet and waits until it has come.
+    /// Sends a message through an orchestrator of the fleet and waits until it has come. A client whose partition moves
+    /// is refused, and tries again.
     pub(crate) fn carries_messages(status: &serde_json::Value) {
-        let address = status["endpoints"][0].as_str().unwrap();
-        let port = address.rsplit_once(':').unwrap().1;
-        let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "120"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let (host, port) = Self::endpoint(status);
         let deadline = Instant::now() + PATIENCE;
-        // The subscription may come after the first message; one of them finds it.
-        while subscriber.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no message came");
-            let sent = run(&["pub", "-p", port, "-t", "a/b", "-m", "hello", "-q", "1"]);
-            assert_eq!(sent.code, Some(0), "{}", sent.err);
-        }
-        let ended = Ended::from(subscriber.wait_with_output().unwrap());
+        let subscribe = ["sub", "-h", host, "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "120"];
+        let ended = loop {
+            let mut subscriber = command(&subscribe).stdout(Stdio::piped()).spawn().unwrap();
+            // The subscription may come after the first message; one of them finds it.
+            while subscriber.try_wait().unwrap().is_none() {
+                assert!(Instant::now() < deadline, "no message came");
+                let sent = run(&["pub", "-h", host, "-p", port, "-t", "a/b", "-m", "hello", "-q", "1"]);
+                assert!(matches!(sent.code, Some(0 | SERVER_UNAVAILABLE)), "{}", sent.err);
+            }
+            let ended = Ended::from(subscriber.wait_with_output().unwrap());
+            if ended.code != Some(SERVER_UNAVAILABLE) {
+                break ended;
+            }
+        };
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello\n"));
+    }
+
+    /// Host and port of the first endpoint.
+    fn endpoint(status: &serde_json::Value) -> (&str, &str) {
+        let address = status["endpoints"][0].as_str().unwrap();
+        address.strip_prefix("mqtt://").unwrap_or(address).rsplit_once(':').unwrap()
     }
 
     /// Subscribes to this number of filters at QoS 1: all brokers grant all of them.
     pub(crate) fn grants_filters(status: &serde_json::Value, filters: u32) {
-        let port = status["endpoints"][0].as_str().unwrap().rsplit_once(':').unwrap().1;
+        let (host, port) = Self::endpoint(status);
         let filters: Vec<String> = (0..filters).map(|number| format!("filters/{number}/+")).collect();
-        let mut arguments = vec!["sub", "-p", port, "-q", "1", "-E"];
+        let mut arguments = vec!["sub", "-h", host, "-p", port, "-q", "1", "-E"];
         arguments.extend(filters.iter().flat_map(|filter| ["-t", filter.as_str()]));
         let ended = run(&arguments);
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
