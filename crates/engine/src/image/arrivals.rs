@@ -167,6 +167,13 @@ impl Arrivals {
         self.all.iter().fold(Partitions::NONE, |all, arrival| all.with(arrival.partitions))
     }
 
+    /// The partitions that have come without a list of their messages, such as partitions that were here before a late
+    /// piece came for them.
+    pub(crate) fn unlisted(&self) -> Partitions {
+        let unlisted = self.all.iter().filter(|arrival| arrival.had.0.is_empty());
+        unlisted.fold(Partitions::NONE, |all, arrival| all.with(arrival.partitions))
+    }
+
     /// The arrived partitions that have a message.
     fn having(&self, id: &MessageId, is_here: bool) -> Partitions {
         let passed = self.passed.get(&number_of(id)).map(|passed| passed.to).unwrap_or_default();

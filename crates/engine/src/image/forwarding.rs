@@ -104,12 +104,27 @@ pub(crate) struct Come {
     pub(crate) kept_back: Option<KeptBack>,
 }
 
+/// A message in the store that is kept back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptRecord {
+    number: u64,
+    /// See [`Way::KeptBack`]. Readers of an earlier state of the store know the message by it as well.
+    name: u64,
+}
+
+impl KeptRecord {
+    fn put(journal: &mut Journal, partitions: Partitions, name: u64, message: &MessageRef) -> Self {
+        let number = journal.put_crossing(&message.publication(), &Way::KeptBack { partitions, name });
+        Self { number, name }
+    }
+}
+
 /// Messages of the own brokers that wait for the last piece.
 #[derive(Debug)]
 pub(crate) struct KeptBack {
     pub(crate) noted: Vec<u8>,
-    /// The ids among them that were not passed on, each with its number in the store, if it has one.
-    pub(crate) alone: BTreeMap<Id, Option<u64>>,
+    /// The ids among them that were not passed on, each with its record in the store, if it has one.
+    pub(crate) alone: BTreeMap<Id, Option<KeptRecord>>,
     /// The ids among them that were passed on, and the partitions to which they were so delivered.
     pub(crate) delivered: BTreeMap<Id, Partitions>,
     /// The numbers in the store of all that are not delivered.
@@ -131,12 +146,12 @@ impl KeptBack {
     ) {
         put_noted(&mut self.noted, now, id, message);
         let is_stored = journal.is_on() && message.qos != QoS::AtMostOnce;
-        let number = is_stored.then(|| {
-            let way = Way::KeptBack { partitions, name: journal.names.make() };
-            journal.put_crossing(&message.publication(), &way)
+        let record = is_stored.then(|| {
+            let name = journal.names.make();
+            KeptRecord::put(journal, partitions, name, message)
         });
-        self.stored.extend(number);
-        self.alone.extend(id.map(|id| (number_of(id), number)));
+        self.stored.extend(record.map(|record| record.number));
+        self.alone.extend(id.map(|id| (number_of(id), record)));
     }
 
     /// A message was passed on for `wanted` of these partitions. Returns the partitions of `wanted` that do not have it; `None` if
@@ -148,19 +163,18 @@ impl KeptBack {
         wanted: Partitions,
         (id, message): (Id, &MessageRef),
     ) -> Option<Partitions> {
-        let number = *self.alone.get(&id)?;
+        let record = *self.alone.get(&id)?;
         let delivered = self.delivered.entry(id).or_default();
         let missing = wanted.without(*delivered);
         *delivered = delivered.with(wanted);
         let left = partitions.without(*delivered);
-        if let Some(number) = number {
+        if let Some(KeptRecord { number, name }) = record {
             journal.delete(Key::Crossing(number));
             self.stored.remove(&number);
             if !left.is_empty() {
-                let way = Way::KeptBack { partitions: left, name: journal.names.make() };
-                let number = journal.put_crossing(&message.publication(), &way);
-                self.stored.insert(number);
-                self.alone.insert(id, Some(number));
+                let record = KeptRecord::put(journal, left, name, message);
+                self.stored.insert(record.number);
+                self.alone.insert(id, Some(record));
             }
         }
         Some(missing)
@@ -345,5 +359,51 @@ impl Forwarding {
     /// Takes the last copies of a dead orchestrator.
     pub(crate) fn take_copies_of_dead(&mut self, of: &str) -> impl Iterator<Item = LastCopy> {
         self.copies.extract_if(.., |copy| copy.of.as_deref() == Some(of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durable::crossing::Replay;
+    use crate::ids::{PartitionId, ShardId, TenantId};
+    use crate::message::Publication;
+    use crate::now::Millis;
+    use crate::settings::Durability;
+    use crate::wire::WireReader;
+
+    /// The names in the records that are written now.
+    fn names(journal: &mut Journal) -> Vec<u64> {
+        let operations = journal.take().expect("a batch").operations;
+        let (mut reader, mut names) = (WireReader::new(&operations), Vec::new());
+        while !reader.is_empty() {
+            let is_put = reader.u8("an operation") == Ok(1);
+            let len = reader.u16("the length of a key").unwrap();
+            let key = Key::read(reader.take(usize::from(len), "a key").unwrap()).unwrap();
+            if is_put {
+                let value = reader.bytes("a value").unwrap();
+                let Key::Crossing(number) = key else { continue };
+                let mut replay = Replay::default();
+                replay.add(number, value, journal.now).unwrap();
+                let Way::KeptBack { name, .. } = replay.left[&number].way else { panic!("it is kept back") };
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn the_rest_of_a_message_kept_back_keeps_its_name() {
+        let now = Now::default();
+        let mut journal = Journal::new(Durability::Commit, ShardId(0), now);
+        let [one, two] = [3, 4].map(|number| Partitions::of(PartitionId(number)));
+        let id = MessageId { origin: 1, number: 2, entered: 0, publisher: 0, retain: false };
+        let message =
+            Publication::new(TenantId::DEFAULT, "t", QoS::ExactlyOnce, false, &[], Millis::NEVER, b"x", 0).keep();
+        let mut kept_back = KeptBack::new();
+        kept_back.put(now, &mut journal, one.with(two), Some(&id), &message);
+        let before = names(&mut journal);
+        kept_back.take_passed_on(&mut journal, one.with(two), one, (number_of(&id), &message));
+        assert_eq!((before.len(), names(&mut journal)), (1, before));
     }
 }

@@ -95,6 +95,13 @@ impl Handover {
         wanting.with(missing)
     }
 
+    /// The partitions for which a further copy of a message may be a first one, although its broker does not say so. Where
+    /// it is kept back, a copy for another filter must not overtake earlier messages; where no list says which messages the
+    /// sessions have, nearly all copies are of messages that they have.
+    pub(crate) fn deciding(&self, id: &MessageId) -> Partitions {
+        Partitions::ALL.without(self.forwarding.keeping_back(id)).without(self.arrivals.unlisted())
+    }
+
     /// Partitions have left.
     pub(crate) fn forget(&mut self, now: Now, journal: &mut Journal, partitions: Partitions) {
         self.arrivals.forget(now, journal, partitions);

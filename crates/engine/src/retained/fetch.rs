@@ -387,7 +387,9 @@ impl Session {
         let keeps = qos != QoS::AtMostOnce || settings.queue.keep_qos0_offline;
         // A message that is not kept for an offline client will not reach it live.
         let Some(rare) = self.rare.as_mut().filter(|_| keeps || self.connection.is_some()) else { return };
-        if rare.awaits_retained() && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
+        let topics = &rare.fresh_topics;
+        let has_room = topics.len() < FRESH_TOPICS_MAX || topics.contains_key(publication.topic);
+        if rare.awaits_retained() && has_room {
             let version = if publication.version == 0 { u64::MAX } else { publication.version };
             let newest = rare.fresh_topics.entry(publication.topic.into()).or_default();
             *newest = version.max(*newest);

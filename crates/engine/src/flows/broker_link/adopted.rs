@@ -38,10 +38,7 @@ impl FromBroker<'_> {
         }
         let (Some(id), Some(message)) = (self.id, self.kept(now)) else { return };
         let is_here = broker_linking.broker_links.settlement.has_seen(id);
-        // A copy for another filter must not overtake the messages that are kept back with the first one.
-        let later =
-            if is_sent_once_more { Partitions::NONE } else { broker_linking.handover.forwarding.keeping_back(id) };
-        let among = Partitions::ALL.without(later);
+        let among = if is_sent_once_more { Partitions::ALL } else { broker_linking.handover.deciding(id) };
         let partitions =
             broker_linking.handover.wanting(&mut broker_linking.state.journal, id, &message, is_here, among);
         if partitions.is_empty() {

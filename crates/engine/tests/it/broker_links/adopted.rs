@@ -108,10 +108,13 @@ fn dies(clients: &[&str]) -> (World, Vec<PartitionImage>) {
 fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
     let images: Vec<PartitionImage> =
         images.iter().filter(|image| partition(client).has(image.partition)).cloned().collect();
+    // Its sessions had no message of a broker.
+    let had = world().engine(0, |engine, _| OrchestratorMoves::of(engine).messages_of(partition(client)));
     for shard in (0..shards).rev() {
         heir.engine(shard, |engine, now| {
             engine.moves().arrive(now, &images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, partition(client), None).expect("no messages");
+            let begun = OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, partition(client), Some(&had));
+            begun.expect("a list of no messages");
             engine.moves().release_partitions(now, partition(client));
         });
     }
@@ -249,6 +252,21 @@ fn a_copy_does_not_overtake_messages_kept_back() {
     };
     heir.engine(0, end).expect("an empty piece");
     one.expect_publish("t", "1");
+    one.expect_nothing();
+}
+
+#[test]
+fn a_copy_comes_once_to_partitions_that_were_here_before() {
+    let world = world();
+    let own = world.broker("b");
+    let one = world.connect(v5("one").lasting());
+    one.subscribe("t", ExactlyOnce);
+    let [carried] = with_ids(["1"]);
+    own.carry(&carried);
+    one.expect_publish("t", "1");
+    // A late piece of a dead home begins a transfer for partitions that have been here long.
+    world.engine(0, |engine, now| OrchestratorMoves::of(engine).resume_awaiting(now, DEATH, partition("one")));
+    own.carry(&carried);
     one.expect_nothing();
 }
 
