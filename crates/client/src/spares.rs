@@ -4,7 +4,7 @@ use tidegate_mqtt::QoS;
 
 use crate::{Message, MessageProperties, TopicNameBuf};
 
-/// Limit of kept messages: about as many as one read brings. More are freed.
+/// Number of messages that are kept at most, about as many as one read brings. Further messages are freed.
 const MAX_SPARES: usize = 256;
 /// Bytes of texts and payload that a message is kept with at most, together 256 KiB: one with more is freed.
 const MAX_SPARE_BYTES: usize = 1024;

@@ -73,7 +73,7 @@ pub(crate) struct Journal {
 /// Makes names of messages.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Makes them differ from names of other shards and of earlier processes.
+    /// A seed, so that names differ from those of other shards and of earlier processes.
     seed: u64,
     made: u64,
 }

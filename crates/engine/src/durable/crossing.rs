@@ -29,7 +29,7 @@ pub(crate) enum Way {
     /// To subscribers and to its topic's home: each of these of as many shards, one bit each. Under this name, where it
     /// has crossed to other nodes as well.
     Publish { shards: u16, deliver: u64, retain: u64, name: Option<ExchangeName> },
-    /// To a member of a shared group, or back to its home. `name` is as of the others below.
+    /// To a member of a shared group, or back to its home. `name`: see [`Way::KeptBack`].
     Group { share: Box<str>, filter: Box<str>, name: u64 },
     /// To a shard of another node for a shared group, under this id: for this client alone, where that is not 0.
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },

@@ -15,7 +15,7 @@ struct Undealt {
     /// On the topic of the clients.
     message: MessageRef,
     partitions: Partitions,
-    /// By which the homes of the groups know it: see [`Way::KeptBack`].
+    /// The name by which the homes of the groups recognise it: see [`Way::KeptBack`].
     name: u64,
     /// Its number in the store; `None` where it is in memory only.
     number: Option<u64>,
