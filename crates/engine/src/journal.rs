@@ -73,7 +73,7 @@ pub(crate) struct Journal {
 /// Makes names of messages.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// A seed, so that names differ from those of other shards and of earlier processes.
+    /// A seed that no other shard and no earlier process has, so that names differ.
     seed: u64,
     made: u64,
 }

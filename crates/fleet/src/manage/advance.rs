@@ -104,9 +104,8 @@ impl Advancing<'_> {
             .map(|endpoint| endpoint.address.strip_prefix("mqtt://").unwrap_or(&endpoint.address).to_owned());
         self.revive(action);
         for at in &action.targets {
-            // A drain by an operator is part of this eviction from now on, and ends with it.
-            self.recorder.set_evicted(at, true);
             if self.turn.sight.orchestrators.get(at).is_some_and(|view| !view.draining) {
+                self.recorder.set_evicted(at, true);
                 self.recorder.command(Command::Evict { at: at.clone(), server_reference: reference.clone() });
             }
         }

@@ -457,17 +457,6 @@ fn the_manager_does_not_end_a_drain_of_an_operator() {
 }
 
 #[test]
-fn a_failed_scale_in_ends_an_earlier_drain_too() {
-    let sizes = vec![(0, 2), (100_000, 1), (200_000, 2)];
-    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], sizes]);
-    run.turns(95, &[], &[]);
-    let leaving = run.world.names(Level::Orchestrator).pop().unwrap();
-    run.execute(&Command::Evict { at: leaving, server_reference: None });
-    run.turns(500, &[], &[(8, Event::Mute(true)), (150, Event::Mute(false)), (450, Event::Traffic(false))]);
-    run.settled(2, 2);
-}
-
-#[test]
 fn orchestrators_may_die_unseen_while_another_joins() {
     let mut run =
         Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2), (16_000, 4), (31_000, 1), (300_000, 2)]]);

@@ -343,8 +343,8 @@ impl Run {
         is_last && self.all_brokers_know(line)
     }
 
-    /// True if the brokers know the filters of all members, but for a returned member whose former connections have not
-    /// ended: the old homes forward messages to sessions that have moved there since.
+    /// True if the brokers know the filters of all members. The filters of a returned member wait for the end of its own
+    /// former connections. Until then the old homes forward messages to sessions at that member.
     fn all_brokers_know(&self, line: &Line) -> bool {
         let waits = |member: usize| member == line.of || self.has_lines(member) && !line.waits_for.contains(&member);
         self.living().iter().all(|member| waits(*member) || self.members[*member].brokers_know())
