@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_document::LineColumn;
+
 /// A place in a file of rules, both counted from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePosition {
@@ -17,10 +19,7 @@ pub struct FilePosition {
 impl FilePosition {
     /// The place of a byte of a text.
     pub(crate) fn of(file: &Arc<str>, text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
-        let start = before.rfind('\n').map_or(0, |end| end + 1);
-        let line = before.matches('\n').count() + 1;
-        let column = before.get(start..).unwrap_or_default().chars().count() + 1;
+        let LineColumn { line, column } = LineColumn::of(text, offset);
         Self { file: Arc::clone(file), line: narrow(line), column: narrow(column) }
     }
 }

@@ -9,12 +9,13 @@ use crate::convert;
 use crate::loading::{load, report_load_error};
 use crate::named_files;
 use tidegate_config::hub::{FilesOf, check_files};
-use tidegate_config::load::{LoadError, read_file};
+use tidegate_config::load::LoadError;
 use tidegate_config::path::{holder, known_key, known_section};
 use tidegate_config::show::{Which, show};
 use tidegate_config::tls_files;
 use tidegate_config::value::Problem;
 use tidegate_config::{Config, Inputs, reference};
+use tidegate_document::FileText;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// The commands around a configuration.
@@ -76,7 +77,8 @@ fn show_config(effective: bool, sources: &ConfigArgs) -> Exit {
 }
 
 fn check(path: &Path) -> Exit {
-    let config = read_file(path)
+    let config = FileText::load(path)
+        .map_err(LoadError::from)
         .and_then(|file| Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(LoadError::Wrong));
     let config = match config {
         Ok(config) => config,

@@ -16,11 +16,10 @@ use tidegate_mosquitto_conf::{DynamicSecurity, NotMosquitto, dynamic_security};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use tidegate_config::authentication::settings::names;
-use tidegate_config::load::read_bounded;
 use tidegate_config::sections::auth::Auth;
-use tidegate_config::source::FileText;
 use tidegate_config::tls_settings::of_listeners;
 use tidegate_config::{Config, Inputs};
+use tidegate_document::{FileText, read_bounded};
 use tidegate_identity::{access, authentication};
 
 /// The arguments of `config convert`.

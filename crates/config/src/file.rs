@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use tidegate_document::{Spanned, Table, Value};
 
 use super::finding::Findings;
 use super::key::SectionKeys;
@@ -32,8 +31,8 @@ pub(crate) struct Entries {
 
 /// Reads the values of a file. An unknown key is a finding.
 pub(crate) fn read(file: &FileText, findings: &mut Findings) -> Entries {
-    let (table, errors) = DeTable::parse_recoverable(&file.text);
-    if !errors.is_empty()
+    let (table, faults) = file.parse();
+    if !faults.is_empty()
         && let Some(place) = tidegate_mosquitto_conf::first_key(&file.text)
     {
         let problem = Problem::new("this reads like a configuration of Mosquitto, and not like one of ours");
@@ -41,12 +40,11 @@ pub(crate) fn read(file: &FileText, findings: &mut Findings) -> Entries {
         findings.push(problem.hint(hint), Source::File(place));
         return Entries::default();
     }
-    for error in &errors {
-        let span = error.span().unwrap_or_default();
-        findings.push(Problem::new(error.message().trim()), Source::File(span));
+    for fault in &faults {
+        findings.push(Problem::new(fault.message.as_str()), Source::File(fault.span.clone()));
     }
     let mut entries = Entries::default();
-    if errors.is_empty() {
+    if faults.is_empty() {
         for (name, value) in table.get_ref() {
             read_section(name, value, &mut entries, findings);
         }
@@ -57,19 +55,19 @@ pub(crate) fn read(file: &FileText, findings: &mut Findings) -> Entries {
 
 type Name<'text> = Spanned<std::borrow::Cow<'text, str>>;
 
-fn read_section(name: &Name<'_>, value: &Spanned<DeValue<'_>>, entries: &mut Entries, findings: &mut Findings) {
+fn read_section(name: &Name<'_>, value: &Spanned<Value<'_>>, entries: &mut Entries, findings: &mut Findings) {
     let Some(section) = section_keys(name.get_ref()) else {
         findings.push(unknown_key_anywhere(name.get_ref()), Source::File(name.span()));
         return;
     };
     match value.get_ref() {
-        DeValue::Table(table) if !section.repeated => {
+        Value::Table(table) if !section.repeated => {
             read_keys(section, 0, table, entries, findings);
         }
-        DeValue::Array(tables) if section.repeated => {
+        Value::Array(tables) if section.repeated => {
             for (index, element) in tables.iter().enumerate() {
                 match element.get_ref() {
-                    DeValue::Table(table) => read_keys(section, index, table, entries, findings),
+                    Value::Table(table) => read_keys(section, index, table, entries, findings),
                     _ => findings.push(misshapen(section), Source::File(element.span())),
                 }
             }
@@ -88,7 +86,7 @@ fn misshapen(section: &SectionKeys) -> Problem {
 fn read_keys(
     section: &'static SectionKeys,
     index: usize,
-    table: &DeTable<'_>,
+    table: &Table<'_>,
     entries: &mut Entries,
     findings: &mut Findings,
 ) {
@@ -104,21 +102,21 @@ fn read_keys(
     }
 }
 
-fn raw(value: &DeValue<'_>) -> Raw {
+fn raw(value: &Value<'_>) -> Raw {
     match value {
-        DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Boolean(truth) => Raw::Boolean(*truth),
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+        Value::String(text) => Raw::Text(text.to_string()),
+        Value::Boolean(truth) => Raw::Boolean(*truth),
+        Value::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .map_or(Raw::Other("a number beyond 64 bits"), Raw::Integer),
-        DeValue::Float(_) => Raw::Other("a number with a fraction"),
-        DeValue::Datetime(_) => Raw::Other("a date or time"),
-        DeValue::Array(values) => {
-            let text = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
-                DeValue::String(text) => Some(text.to_string()),
+        Value::Float(_) => Raw::Other("a number with a fraction"),
+        Value::Datetime(_) => Raw::Other("a date or time"),
+        Value::Array(values) => {
+            let text = |value: &Spanned<Value<'_>>| match value.get_ref() {
+                Value::String(text) => Some(text.to_string()),
                 _ => None,
             };
             values.iter().map(text).collect::<Option<_>>().map_or(Raw::Other("a list"), Raw::List)
         }
-        DeValue::Table(_) => Raw::Other("a table"),
+        Value::Table(_) => Raw::Other("a table"),
     }
 }

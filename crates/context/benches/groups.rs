@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tidegate_context::groups::{Memberships, NodeTable, read_groups};
 use tidegate_context::messages::GroupAdvertisement;
+use tidegate_document::FileText;
 
 const NODES: u32 = 100_000;
 
@@ -51,7 +52,7 @@ fn memory_kib() -> u64 {
 }
 
 fn main() {
-    let definition = match read_groups(&file()) {
+    let definition = match read_groups(&FileText::new("groups.toml", file())) {
         Ok(definition) => Arc::new(definition),
         Err(error) => return eprintln!("the groups of this bench are not valid: {error}"),
     };

@@ -6,7 +6,6 @@
 
 mod clock;
 pub mod decide;
-pub mod document;
 pub mod fleet_file;
 pub mod level;
 pub mod load;

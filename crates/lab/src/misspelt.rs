@@ -1,12 +1,8 @@
 //! Errors in a file of TOML, with their line and the nearest known word.
 
+use tidegate_document::with_suggestion;
+use tidegate_units::suggestion::nearest;
 use toml::de::{DeTable, DeValue};
-
-/// Says an error of a whole file: what the parser shows of the place, and the likely right word.
-pub(crate) fn of_file(error: &toml::de::Error) -> String {
-    let said = error.to_string();
-    with_suggestion(said.trim_end())
-}
 
 /// Formats an error of a table within a file: the line, the path, and the likely right word. `root` is the path of the
 /// table in the file.
@@ -58,28 +54,6 @@ fn visit_value(value: &DeValue<'_>, keys: &[&str], found: &mut Vec<usize>) {
     }
 }
 
-/// The text with the word that was probably meant, where the text names the words that there are.
-fn with_suggestion(said: &str) -> String {
-    match suggestion(said) {
-        Some(word) => format!("{said}: did you mean `{word}`?"),
-        None => said.to_owned(),
-    }
-}
-
-fn suggestion(said: &str) -> Option<&str> {
-    let at = said.find("unknown field").or_else(|| said.find("unknown variant"))?;
-    let (wrong, known) = said.get(at..)?.split_once(", expected ")?;
-    let wrong = quoted(wrong)?;
-    let words = known.split('`').skip(1).step_by(2);
-    nearest(wrong, words)
-}
-
-/// The word that differs least, where it differs in no more than half of its letters.
-pub(crate) fn nearest<'a>(wrong: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = words.map(|word| (distance(wrong, word), word)).min_by_key(|(distance, _)| *distance);
-    near.filter(|(distance, word)| *distance * 2 <= word.chars().count()).map(|(_, word)| word)
-}
-
 /// ` (did you mean ...?)` where one of the words differs in little, or nothing.
 pub(crate) fn meant(wrong: &str, words: &[String]) -> String {
     let near = nearest(wrong, words.iter().map(String::as_str));
@@ -90,34 +64,9 @@ fn quoted(text: &str) -> Option<&str> {
     text.split('`').nth(1)
 }
 
-/// Letters to be inserted, removed or replaced (Levenshtein); `-` and `_` are one.
-fn distance(from: &str, to: &str) -> usize {
-    let letters = |text: &str| -> Vec<char> { text.to_lowercase().replace('_', "-").chars().collect() };
-    let (from, to) = (letters(from), letters(to));
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (place, letter) in from.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], place + 1);
-        for (column, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_word_is_one_that_differs_in_little() {
-        let words = ["filters", "qos", "shared", "work-us"];
-        assert_eq!(nearest("filter", words.into_iter()), Some("filters"));
-        assert_eq!(nearest("work_us", words.into_iter()), Some("work-us"));
-        assert_eq!(nearest("payload", words.into_iter()), None);
-        assert_eq!((distance("kitten", "sitting"), distance("", "abc"), distance("a_b", "A-b")), (3, 3, 0));
-    }
 
     #[test]
     fn a_line_is_found_below_names_that_a_path_leaves_out() {

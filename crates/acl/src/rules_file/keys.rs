@@ -1,151 +1,74 @@
 //! The keys of a rule.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
-use tidegate_units::suggestion::nearest;
-use toml::Spanned;
-use toml::de::DeValue;
+use tidegate_document::{FileText, Keys};
 
-use super::Fault;
 use super::text::describe;
-use super::values::{Value, names, qos, retain, texts, truth};
+use super::values::{names, qos, retain};
 use crate::effect::{Effect, QosSet, Subscribing};
-use crate::error::FilePosition;
 use crate::limits::{MAX_TOPICS_PER_RULE, MAX_VALUES_PER_CONDITION};
 use crate::pattern::Pattern;
 use crate::rule::{Actions, Attribute, More, Rule, RuleRef, Who};
 
-/// All keys, for "did you mean".
-const KEYS: &[&str] = &[
-    "allow",
-    "effect",
-    "topics",
-    "actions",
-    "users",
-    "clients",
-    "listeners",
-    "tenants",
-    "certificate",
-    "anonymous",
-    "attributes",
-    "retain",
-    "qos",
-];
-
-const ACTIONS: &str = "the actions are \"publish\", \"subscribe\", \"receive\" and \"all\"";
-
-/// A rule while its keys are read.
-#[derive(Debug, Default)]
-pub(super) struct Draft {
-    effect: Option<Effect>,
-    topics: Vec<Pattern>,
-    /// The topics as they are written.
-    written: Vec<String>,
-    actions: Option<Actions>,
-    who: Who,
-    more: More,
-    retain: Option<bool>,
-    qos: Option<QosSet>,
+/// Reads one rule.
+pub(super) fn rule(file: &FileText, name: &Arc<str>, keys: &mut Keys<'_>) -> Option<Rule> {
+    let effect = effect(keys);
+    let topics = topics(keys);
+    let actions = actions(keys).unwrap_or(Actions::ALL);
+    let who = who(keys);
+    let retain = retain(keys).flatten();
+    let qos = qos(keys).unwrap_or(QosSet::ANY);
+    let (effect, (topics, written)) = (effect?, topics?);
+    let line = u32::try_from(file.line_column(keys.offset()).line).unwrap_or(u32::MAX);
+    let text = describe(effect, actions, &written, &who);
+    Some(Rule {
+        place: RuleRef { file: Arc::clone(name), line, text: text.into() },
+        effect,
+        who,
+        actions,
+        retain,
+        qos,
+        subscribing: Subscribing::Whole,
+        topics: topics.into(),
+    })
 }
 
-impl Draft {
-    /// Reads one key.
-    pub(super) fn set(&mut self, name: &Spanned<Cow<'_, str>>, value: &Value<'_>) -> Result<(), Fault> {
-        let key = name.get_ref().as_ref();
-        match key {
-            "allow" => {
-                let effect = if truth(key, value)? { Effect::Allow } else { Effect::Deny };
-                self.decide(effect, name)?;
-            }
-            "effect" => self.decide(effect(value)?, name)?,
-            "topics" => self.topics(value)?,
-            "actions" => self.actions = Some(actions(value)?),
-            "users" => self.who.users = Some(names(key, value)?),
-            "anonymous" => self.who.anonymous = Some(truth(key, value)?),
-            "clients" => self.more.clients = Some(names(key, value)?),
-            "listeners" => self.more.listeners = Some(names(key, value)?),
-            "tenants" => self.more.tenants = Some(names(key, value)?),
-            "certificate" => self.more.certificates = Some(names(key, value)?),
-            "attributes" => self.more.attributes = attributes(value)?,
-            "retain" => self.retain = retain(value)?,
-            "qos" => self.qos = Some(qos(value)?),
-            other => return Err(unknown(other, name.span().start)),
-        }
-        Ok(())
-    }
-
-    fn decide(&mut self, effect: Effect, name: &Spanned<Cow<'_, str>>) -> Result<(), Fault> {
-        if self.effect.replace(effect).is_some() {
-            let message = "`allow` and `effect` say the same thing twice";
-            return Err(Fault::new(name.span().start, message, "keep one of them"));
-        }
-        Ok(())
-    }
-
-    fn topics(&mut self, value: &Value<'_>) -> Result<(), Fault> {
-        for (text, offset) in texts("topics", value, MAX_TOPICS_PER_RULE)? {
-            let pattern = Pattern::parse(text).map_err(|error| Fault::new(offset, error.to_string(), error.fix()))?;
-            self.topics.push(pattern);
-            self.written.push(text.to_owned());
-        }
-        Ok(())
-    }
-
-    /// The rule, if it is complete.
-    pub(super) fn finish(mut self, place: &FilePosition, offset: usize) -> Result<Rule, Fault> {
-        let Some(effect) = self.effect else {
+fn effect(keys: &mut Keys<'_>) -> Option<Effect> {
+    let allow = keys.truth("allow").map(|truth| if truth { Effect::Allow } else { Effect::Deny });
+    let effect = keys.word("effect", &[("allow", Effect::Allow), ("deny", Effect::Deny)]);
+    match (keys.has("allow"), keys.has("effect")) {
+        (true, true) => keys.refuse("effect", "says the same as `allow` once more", "keep one of them"),
+        (false, false) => {
             let message = "the rule neither allows nor denies";
-            return Err(Fault::new(offset, message, "add `allow = true` or `allow = false`"));
-        };
-        if self.topics.is_empty() {
-            let message = "the rule has no topics";
-            return Err(Fault::new(offset, message, "add `topics = [\"...\"]`; `\"#\"` is every topic not below `$`"));
+            keys.note(keys.offset(), message, "add `allow = true` or `allow = false`");
         }
-        let more = std::mem::take(&mut self.more);
-        let asks = more.clients.is_some()
-            || more.listeners.is_some()
-            || more.tenants.is_some()
-            || more.certificates.is_some()
-            || !more.attributes.is_empty();
-        self.who.more = asks.then(|| Box::new(more));
-        let actions = self.actions.unwrap_or(Actions::ALL);
-        let text = describe(effect, actions, &self.written, &self.who);
-        Ok(Rule {
-            place: RuleRef { file: place.file.clone(), line: place.line, text: text.into() },
-            effect,
-            who: self.who,
-            actions,
-            retain: self.retain,
-            qos: self.qos.unwrap_or(QosSet::ANY),
-            subscribing: Subscribing::Whole,
-            topics: self.topics.into(),
-        })
+        _ => {}
     }
+    allow.or(effect)
 }
 
-fn unknown(key: &str, offset: usize) -> Fault {
-    let fix = match nearest(key, KEYS.iter().copied()) {
-        Some(known) => format!("did you mean `{known}`?"),
-        None => format!("the keys of a rule are {}", KEYS.join(", ")),
-    };
-    Fault::new(offset, format!("unknown key `{key}`"), fix)
-}
-
-fn effect(value: &Value<'_>) -> Result<Effect, Fault> {
-    match value.get_ref() {
-        DeValue::String(text) if text == "allow" => Ok(Effect::Allow),
-        DeValue::String(text) if text == "deny" => Ok(Effect::Deny),
-        _ => {
-            let message = "`effect` must be \"allow\" or \"deny\"";
-            Err(Fault::new(value.span().start, message, "write `effect = \"allow\"`"))
+/// The topics, and as they are written.
+fn topics(keys: &mut Keys<'_>) -> Option<(Vec<Pattern>, Vec<String>)> {
+    let (mut topics, mut written) = (Vec::new(), Vec::new());
+    if !keys.has("topics") {
+        let fix = "add `topics = [\"...\"]`; `\"#\"` is every topic not below `$`";
+        keys.note(keys.offset(), "the rule has no topics", fix);
+    }
+    for (text, offset) in keys.texts_with_places("topics", MAX_TOPICS_PER_RULE)? {
+        match Pattern::parse(&text) {
+            Ok(pattern) => topics.push(pattern),
+            Err(error) => keys.note(offset, error.to_string(), error.fix()),
         }
+        written.push(text);
     }
+    Some((topics, written))
 }
 
-fn actions(value: &Value<'_>) -> Result<Actions, Fault> {
+fn actions(keys: &mut Keys<'_>) -> Option<Actions> {
     let mut actions = Actions::default();
-    for (text, offset) in texts("actions", value, MAX_VALUES_PER_CONDITION)? {
-        match text {
+    for (text, offset) in keys.texts_with_places("actions", MAX_VALUES_PER_CONDITION)? {
+        match text.as_str() {
             "publish" => actions.publish = true,
             "subscribe" => {
                 actions.subscribe = true;
@@ -153,29 +76,48 @@ fn actions(value: &Value<'_>) -> Result<Actions, Fault> {
             }
             "receive" => actions.receive = true,
             "all" => actions = Actions::ALL,
-            other => return Err(Fault::new(offset, format!("{other:?} is no action"), ACTIONS)),
+            other => {
+                let fix = "the actions are \"publish\", \"subscribe\", \"receive\" and \"all\"";
+                keys.note(offset, format!("{other:?} is no action"), fix);
+            }
         }
     }
-    Ok(actions)
+    Some(actions)
 }
 
-fn attributes(value: &Value<'_>) -> Result<Vec<Attribute>, Fault> {
-    let fix = "write `attributes = { role = \"admin\" }`";
-    let DeValue::Table(table) = value.get_ref() else {
-        return Err(Fault::new(value.span().start, "`attributes` must be a table", fix));
+/// The conditions on clients.
+fn who(keys: &mut Keys<'_>) -> Who {
+    let more = More {
+        clients: names(keys, "clients"),
+        listeners: names(keys, "listeners"),
+        tenants: names(keys, "tenants"),
+        certificates: names(keys, "certificate"),
+        attributes: keys.table("attributes", |keys| Some(attributes(keys))).unwrap_or_default(),
     };
-    if table.is_empty() {
-        return Err(Fault::new(value.span().start, "`attributes` is empty", fix));
+    let asks = more.clients.is_some()
+        || more.listeners.is_some()
+        || more.tenants.is_some()
+        || more.certificates.is_some()
+        || !more.attributes.is_empty();
+    Who {
+        users: names(keys, "users"),
+        anonymous: keys.truth("anonymous"),
+        more: asks.then(|| Box::new(more)),
+        ..Who::default()
     }
-    if table.len() > MAX_VALUES_PER_CONDITION {
+}
+
+fn attributes(keys: &mut Keys<'_>) -> Vec<Attribute> {
+    let all = keys.names();
+    if all.is_empty() {
+        keys.note(keys.offset(), "`attributes` is empty", "write `attributes = { role = \"admin\" }`");
+    }
+    if all.len() > MAX_VALUES_PER_CONDITION {
         let message = format!("`attributes` has more than {MAX_VALUES_PER_CONDITION} names");
-        return Err(Fault::new(value.span().start, message, "split the rule"));
+        keys.note(keys.offset(), message, "split the rule");
+        // Known, so that they are not reported once more.
+        all.iter().for_each(|name| keys.leave(name));
+        return Vec::new();
     }
-    table
-        .iter()
-        .map(|(name, value)| {
-            let name = name.get_ref().as_ref();
-            Ok((name.into(), names(name, value)?))
-        })
-        .collect()
+    all.into_iter().filter_map(|name| Some((name.as_str().into(), names(keys, &name)?))).collect()
 }

@@ -31,101 +31,39 @@ mod values;
 
 use std::sync::Arc;
 
-use toml::de::{DeTable, DeValue};
+use tidegate_document::{FileText, Finding};
 
 use crate::error::{FilePosition, LoadError, RuleProblem, text};
 use crate::limits::MAX_RULES;
 use crate::rule::Rule;
 
-use keys::Draft;
+use keys::rule;
 
 /// Problems that are listed.
 const MAX_PROBLEMS: usize = 20;
-
-/// A problem, with the proposed correction and the bytes of the file that it concerns.
-#[derive(Debug)]
-struct Fault {
-    offset: usize,
-    message: String,
-    fix: String,
-}
-
-impl Fault {
-    fn new(offset: usize, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { offset, message: message.into(), fix: fix.into() }
-    }
-}
+const RULE: &str = "rule";
 
 /// Reads a file. An empty one has no rules, which denies everything.
-pub(crate) fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Rule>, LoadError> {
-    let text = text(file, bytes)?;
-    let mut faults = Vec::new();
-    let rules = read(file, text, &mut faults)?;
-    if faults.is_empty() {
-        return Ok(rules);
-    }
-    faults.sort_by_key(|fault| fault.offset);
-    faults.truncate(MAX_PROBLEMS);
-    let problem = |fault: Fault| RuleProblem {
-        place: FilePosition::of(file, text, fault.offset),
-        message: fault.message,
-        fix: fault.fix,
-    };
-    Err(LoadError::Wrong { problems: faults.into_iter().map(problem).collect() })
-}
-
-fn read(file: &Arc<str>, text: &str, faults: &mut Vec<Fault>) -> Result<Vec<Rule>, LoadError> {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let offset = error.span().map_or(0, |span| span.start);
-        faults.push(Fault::new(offset, error.message().trim(), "write TOML, with each rule below a line `[[rule]]`"));
-    }
-    let mut rules = Vec::new();
-    if !errors.is_empty() {
-        return Ok(rules);
-    }
-    for (name, value) in table.get_ref() {
-        match (name.get_ref().as_ref(), value.get_ref()) {
-            ("rule", DeValue::Array(list)) => {
-                if list.len() > MAX_RULES {
-                    return Err(LoadError::TooMany { file: Arc::clone(file) });
-                }
-                for element in list {
-                    match element.get_ref() {
-                        DeValue::Table(table) => {
-                            let place = FilePosition::of(file, text, element.span().start);
-                            rules.extend(rule(&place, element.span().start, table, faults));
-                        }
-                        _ => faults.push(Fault::new(
-                            element.span().start,
-                            "a rule must be a table",
-                            "write `[[rule]]` on a line of its own and the keys below it",
-                        )),
-                    }
-                }
-            }
-            (other, _) => {
-                let fix = "write `[[rule]]` on a line of its own and the keys below it";
-                let message =
-                    if other == "rule" { "`rule` must be a list".to_owned() } else { format!("unknown key `{other}`") };
-                faults.push(Fault::new(name.span().start, message, fix));
-            }
+pub(crate) fn parse(name: &Arc<str>, bytes: &[u8]) -> Result<Vec<Rule>, LoadError> {
+    let file = FileText::new(&**name, text(name, bytes)?);
+    let mut too_many = false;
+    let rules = file.read(|keys| {
+        too_many = keys.length(RULE) > MAX_RULES;
+        if too_many {
+            keys.leave(RULE);
+            return None;
         }
+        Some(keys.tables(RULE, |keys| rule(&file, name, keys)))
+    });
+    if too_many {
+        return Err(LoadError::TooMany { file: Arc::clone(name) });
     }
-    Ok(rules)
-}
-
-/// Reads one rule; adds its problems to `faults`.
-fn rule(place: &FilePosition, offset: usize, table: &DeTable<'_>, faults: &mut Vec<Fault>) -> Option<Rule> {
-    let before = faults.len();
-    let mut draft = Draft::default();
-    for (name, value) in table {
-        if let Err(fault) = draft.set(name, value) {
-            faults.push(fault);
-        }
-    }
-    if faults.len() > before {
-        return None;
-    }
-    draft.finish(place, offset).map_err(|fault| faults.push(fault)).ok()
+    rules.map_err(|found| {
+        let problem = |finding: &Finding| RuleProblem {
+            place: FilePosition::of(name, &file.text, finding.offset),
+            message: finding.message.clone(),
+            fix: finding.hint.clone(),
+        };
+        LoadError::Wrong { problems: found.list().iter().take(MAX_PROBLEMS).map(problem).collect() }
+    })
 }

@@ -157,25 +157,25 @@ fn a_rule_knows_its_line_and_is_shown_in_one() {
 #[test]
 fn problems_are_reported_with_place_and_fix() {
     let rule = |line: &str| error(&format!("[[rule]]\nallow = true\ntopics = ['a']\n{line}\n"));
-    assert_eq!(rule("user = 'x'"), "rules.toml:4:1: unknown key `user`; did you mean `users`?");
+    assert_eq!(rule("user = 'x'"), "rules.toml:4:1: unknown key `rule.user`; did you mean `users`?");
     assert_eq!(
         rule("actions = ['read']"),
         "rules.toml:4:12: \"read\" is no action; the actions are \"publish\", \"subscribe\", \"receive\" and \"all\""
     );
-    assert_eq!(rule("users = []"), "rules.toml:4:9: `users` is empty; name at least one, or leave the key out");
+    assert_eq!(rule("users = []"), "rules.toml:4:9: `rule.users` is empty; name at least one, or leave the key out");
     assert_eq!(
         rule("users = ['a*b']"),
         "rules.toml:4:10: `users` has a `*` that is not at the end of its value; write the beginning and one `*`, or the whole value"
     );
     assert_eq!(
         rule("effect = 'deny'"),
-        "rules.toml:4:1: `allow` and `effect` say the same thing twice; keep one of them"
+        "rules.toml:4:10: `rule.effect` says the same as `allow` once more; keep one of them"
     );
-    assert!(rule("qos = 3").starts_with("rules.toml:4:7: `qos` must be 0, 1 or 2"));
-    assert!(rule("qos = []").contains("`qos` is empty"));
-    assert!(rule("retain = 1").contains("`retain` must be true, false or \"any\""));
-    assert!(rule("attributes = 'x'").contains("`attributes` must be a table"));
-    assert!(rule("anonymous = 'x'").contains("`anonymous` must be true or false"));
+    assert!(rule("qos = 3").starts_with("rules.toml:4:7: `rule.qos` must be 0, 1 or 2"));
+    assert!(rule("qos = []").contains("`rule.qos` is empty"));
+    assert!(rule("retain = 1").contains("`rule.retain` must be true, false or \"any\""));
+    assert!(rule("attributes = 'x'").contains("`rule.attributes` must be a table"));
+    assert!(rule("anonymous = 'x'").contains("`rule.anonymous` must be true or false"));
     assert!(
         error("[[rule]]\ntopics = ['a']\n").contains("1:1: the rule neither allows nor denies; add `allow = true`")
     );
@@ -192,5 +192,5 @@ fn problems_are_reported_with_place_and_fix() {
 #[test]
 fn every_problem_is_named_not_only_the_first() {
     let text = error("[[rule]]\nallow = 1\n[[rule]]\nallow = true\ntopics = ['a#']\n");
-    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
 }

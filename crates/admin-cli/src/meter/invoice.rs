@@ -106,6 +106,8 @@ pub(super) fn to_json(prices: &PriceList, tenants: &[TenantUsage]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_document::FileText;
+
     use super::*;
 
     #[test]
@@ -117,7 +119,7 @@ mod tests {
             bytes_out: 500_000_000,
             ..TenantUsage::default()
         };
-        let rows = rows(&PriceList::parse(text).unwrap(), &[usage]);
+        let rows = rows(&PriceList::parse(&FileText::new("prices.toml", text)).unwrap(), &[usage]);
         let lines: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
         assert_eq!(
             lines,
@@ -133,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_largest_usage_has_an_amount() {
-        let list = PriceList::parse("[price]\nmillion_messages_in = 1000000000\n").unwrap();
+        let list =
+            PriceList::parse(&FileText::new("prices.toml", "[price]\nmillion_messages_in = 1000000000\n")).unwrap();
         let usage = TenantUsage { messages_in: u64::MAX, ..TenantUsage::default() };
         assert!(total(&lines(&list, &usage)) > 0);
         assert!(amount(i128::from(u64::MAX), i128::MAX, 1) > 0);

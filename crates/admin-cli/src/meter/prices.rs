@@ -1,11 +1,10 @@
 //! A price list: what each item costs, for all tenants and for single ones.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::path::Path;
 
 use tidegate_admin::TenantUsage;
-use toml::{Table, Value};
+use tidegate_document::{FileText, Findings, Keys, ReadError};
 
 /// Parts of a unit of the currency in which prices are kept.
 pub(super) const NANO: i128 = 1_000_000_000;
@@ -61,48 +60,13 @@ pub(super) struct PriceList {
 
 /// Why a price list is not used.
 #[derive(Debug, thiserror::Error)]
-#[error("price list {}: {fault}", .path.display())]
-pub(super) struct PriceListError {
-    path: PathBuf,
-    fault: PriceListFault,
-}
-
-/// The fault of a price list.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum PriceListFault {
+pub(super) enum PriceListError {
     /// The file cannot be read.
-    #[error(transparent)]
-    Read(#[from] io::Error),
-    /// It is no TOML.
-    #[error(transparent)]
-    Syntax(#[from] toml::de::Error),
-    /// A key that must be a table.
-    #[error("`{0}` must be a table")]
-    NoTable(String),
-    /// The currency is no text.
-    #[error("`currency` must be a text")]
-    Currency,
-    /// A key outside sections.
-    #[error("there is no key `{0}`; the keys are currency, price and tenant")]
-    UnknownKey(String),
-    /// An item without a price.
-    #[error("`{section}` has no key `{key}`; the keys are {keys}")]
-    UnknownItem {
-        /// The section.
-        section: String,
-        /// The key.
-        key: String,
-        /// The keys of a section.
-        keys: String,
-    },
-    /// A price that is no number, or out of range.
-    #[error("`{section}.{key}` must be a number from 0 to {MAX_PRICE}")]
-    Price {
-        /// The section.
-        section: String,
-        /// The key.
-        key: String,
-    },
+    #[error("price list: {0}")]
+    Read(#[from] ReadError),
+    /// Its keys or values are wrong.
+    #[error("price list: {0}")]
+    Wrong(Findings),
 }
 
 impl PriceList {
@@ -111,30 +75,23 @@ impl PriceList {
     /// # Errors
     /// When it cannot be read or is no price list.
     pub(super) fn read(path: &Path) -> Result<Self, PriceListError> {
-        let read = fs::read_to_string(path).map_err(PriceListFault::Read);
-        read.and_then(|text| Self::parse(&text)).map_err(|fault| PriceListError { path: path.to_owned(), fault })
+        Self::parse(&FileText::load(path)?).map_err(PriceListError::Wrong)
     }
 
-    pub(super) fn parse(text: &str) -> Result<Self, PriceListFault> {
-        let table: Table = text.parse()?;
-        let mut list = Self::default();
-        for (key, value) in &table {
-            match (key.as_str(), value) {
-                ("currency", Value::String(currency)) => list.currency.clone_from(currency),
-                ("price", Value::Table(table)) => list.all = prices("price", table)?,
-                ("tenant", Value::Table(tenants)) => {
-                    for (name, value) in tenants {
-                        let section = format!("tenant.{name}");
-                        let table = value.as_table().ok_or_else(|| PriceListFault::NoTable(section.clone()))?;
-                        list.of_tenants.insert(name.clone(), prices(&section, table)?);
-                    }
-                }
-                ("currency", _) => return Err(PriceListFault::Currency),
-                ("price" | "tenant", _) => return Err(PriceListFault::NoTable(key.clone())),
-                _ => return Err(PriceListFault::UnknownKey(key.clone())),
-            }
-        }
-        Ok(list)
+    pub(super) fn parse(file: &FileText) -> Result<Self, Findings> {
+        file.read(|keys| {
+            let currency = keys.text("currency").unwrap_or_default();
+            let all = keys.table("price", |keys| Some(prices(keys))).unwrap_or_default();
+            let of_tenants = keys.table("tenant", |keys| {
+                let names = keys.names().into_iter();
+                Some(
+                    names
+                        .filter_map(|name| Some((name.clone(), keys.table(&name, |keys| Some(prices(keys)))?)))
+                        .collect(),
+                )
+            });
+            Some(Self { currency, all, of_tenants: of_tenants.unwrap_or_default() })
+        })
     }
 
     /// The price of a key for a tenant: its own, else that of all; `None` where neither is there.
@@ -144,21 +101,9 @@ impl PriceList {
     }
 }
 
-fn prices(section: &str, table: &Table) -> Result<Prices, PriceListFault> {
-    let mut prices = Prices::new();
-    for (key, value) in table {
-        if key != BASE && !ITEMS.iter().any(|item| item.key == key) {
-            let keys: Vec<&str> = ITEMS.iter().map(|item| item.key).chain([BASE]).collect();
-            let (section, key, keys) = (section.to_owned(), key.clone(), keys.join(", "));
-            return Err(PriceListFault::UnknownItem { section, key, keys });
-        }
-        let number = value.as_float().or_else(|| value.as_integer().and_then(|whole| format!("{whole}").parse().ok()));
-        let price = number.filter(|price| (0.0..=MAX_PRICE).contains(price));
-        let out_of_range = || PriceListFault::Price { section: section.to_owned(), key: key.clone() };
-        let price = price.ok_or_else(out_of_range)?;
-        prices.insert(key.clone(), nano(price));
-    }
-    Ok(prices)
+fn prices(keys: &mut Keys<'_>) -> Prices {
+    let known = ITEMS.iter().map(|item| item.key).chain([BASE]);
+    known.filter_map(|key| Some((key.to_owned(), nano(keys.fraction(key, 0.0..=MAX_PRICE)?)))).collect()
 }
 
 /// A price in billionths of the currency.
@@ -174,7 +119,7 @@ mod tests {
     #[test]
     fn a_tenant_has_its_own_price_or_that_of_all() {
         let text = "currency = 'EUR'\n[price]\nmillion_messages_in = 0.1\nbase = 5\n[tenant.acme]\nbase = 0\n";
-        let list = PriceList::parse(text).unwrap();
+        let list = PriceList::parse(&FileText::new("prices.toml", text)).unwrap();
         assert_eq!(list.price("acme", "base"), Some(0));
         assert_eq!(list.price("other", "base"), Some(5 * NANO));
         assert_eq!(list.price("acme", "million_messages_in"), Some(NANO / 10));
@@ -192,7 +137,7 @@ mod tests {
             ("currency = 5", "currency"),
             ("[price", "price"),
         ] {
-            let error = PriceList::parse(text).unwrap_err().to_string();
+            let error = PriceList::parse(&FileText::new("prices.toml", text)).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");
         }
     }

@@ -10,7 +10,7 @@ use tidegate_foreign_conf::{Broker, Converted, Password, User, convert};
 use tidegate_terminal::{Exit, complain, report};
 
 use super::{ConvertArgs, finish, write_new};
-use tidegate_config::load::read_bounded;
+use tidegate_document::read_bounded;
 
 /// The file of users where the result goes to standard output.
 const USERS_FILE: &str = "tidegate.users";

@@ -1,9 +1,9 @@
 //! The files of groups that `context.groups` names.
 
-use std::io;
 use std::path::PathBuf;
 
 use tidegate_context::groups::{Definition, GroupsFileError, read_groups};
+use tidegate_document::{FileText, ReadError};
 
 use crate::sections::context::Context;
 
@@ -11,21 +11,11 @@ use crate::sections::context::Context;
 #[derive(Debug, thiserror::Error)]
 pub enum GroupsError {
     /// A file cannot be read.
-    #[error("context.groups: {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error("context.groups: {0}")]
+    Read(#[from] ReadError),
     /// A file is wrong.
-    #[error("context.groups: {}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: GroupsFileError,
-    },
+    #[error("context.groups: {0}")]
+    File(#[from] GroupsFileError),
     /// Two files have one definer.
     #[error("context.groups: two files have the definer `{0}`; give each a distinct one")]
     SameDefiner(String),
@@ -36,10 +26,7 @@ pub enum GroupsError {
 /// # Errors
 /// When one cannot be read or is wrong, or two have one definer.
 pub fn read_definitions(context: &Context) -> Result<Vec<Definition>, GroupsError> {
-    let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).map_err(|source| GroupsError::Read { path: path.clone(), source })?;
-        read_groups(&text).map_err(|source| GroupsError::File { path: path.clone(), source })
-    };
+    let read = |path: &PathBuf| -> Result<_, GroupsError> { Ok(read_groups(&FileText::load(path)?)?) };
     let definitions: Vec<Definition> = context.groups.0.iter().map(read).collect::<Result<_, GroupsError>>()?;
     let mut names: Vec<&str> = definitions.iter().map(Definition::definer).collect();
     names.sort_unstable();

@@ -156,6 +156,7 @@ mod tests {
 
     use super::*;
     use crate::groups::read_groups;
+    use tidegate_document::FileText;
 
     const FILE: &str = r#"
         definer = "gd"
@@ -168,7 +169,7 @@ mod tests {
     "#;
 
     fn table() -> NodeTable {
-        NodeTable::new(Arc::new(read_groups(FILE).unwrap()))
+        NodeTable::new(Arc::new(read_groups(&FileText::new("g.toml", FILE)).unwrap()))
     }
 
     fn advertised(table: &mut NodeTable, node: &str, context: &serde_json::Value) -> Option<Vec<String>> {

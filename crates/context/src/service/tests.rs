@@ -14,6 +14,7 @@ use crate::partition::partition_of;
 use crate::points::{Points, PointsSettings};
 use crate::ranking::ConnectionsInverse;
 use crate::register::Topic;
+use tidegate_document::FileText;
 
 /// After how long a test that still waits has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -191,7 +192,7 @@ fn manager(courier: &Courier, member: &str) -> Running {
 }
 
 fn definer(courier: &Courier, member: &str, text: &str) -> Running {
-    let definition = Arc::new(read_groups(text).unwrap());
+    let definition = Arc::new(read_groups(&FileText::new("g.toml", text)).unwrap());
     start_definer(courier.clone(), &DefinerSettings { member: member.into() }, definition).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::document::Keys;
+use tidegate_document::Keys;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longest name of a zone, bytes: names below it must fit into 255 with a label of 63 (RFC 1035, section 2.3.4).

@@ -1,10 +1,10 @@
 //! The section `[kubernetes]`, with which pods take the place of processes.
 
 use super::FleetFile;
-use crate::document::Keys;
 use crate::level::Level;
 #[cfg(feature = "kubernetes")]
 pub(super) use crate::provider::kubernetes::Settings;
+use tidegate_document::Keys;
 
 /// The settings of a section; this build has none.
 #[cfg(not(feature = "kubernetes"))]

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use super::SlaSection;
 use crate::decide::PolicyName;
-use crate::document::Keys;
 use crate::level::Level;
 use crate::load::SignalSettings;
 use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
 use crate::provider::process::{Hosts, ListenRange, Template, refuse_relay};
+use tidegate_document::Keys;
 
 /// The settings of a section.
 pub(super) struct LevelSection {

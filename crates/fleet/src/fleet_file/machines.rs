@@ -1,9 +1,9 @@
 //! The section `[machines]`, with which machines of a cloud take the place of processes.
 
 use super::FleetFile;
-use crate::document::Keys;
 use crate::level::Level;
 use crate::provider::machines::{MACHINE, MachineSettings};
+use tidegate_document::Keys;
 
 /// Reads the section.
 pub(super) fn read(keys: &mut Keys<'_>) -> Option<MachineSettings> {

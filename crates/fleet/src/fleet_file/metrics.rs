@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::document::Keys;
 use crate::manage::driver::MetricsListener;
+use tidegate_document::Keys;
 
 /// The same with its files below a directory.
 pub(super) fn below(listener: MetricsListener, parent: &Path) -> MetricsListener {

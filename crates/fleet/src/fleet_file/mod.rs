@@ -10,13 +10,10 @@ mod policy;
 pub use dns::{Dns, DnsEndpoint, DnsPolicy, DnsUpdate};
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::decide::{Bounds, Decider, PolicyName, Sla};
-use crate::document::{Document, Findings, Keys, MAX_DOCUMENT};
 use crate::level::Level;
 use crate::load::SignalSettings;
 use crate::manage::driver::{Logins, MetricsListener};
@@ -25,6 +22,7 @@ use crate::provider::attached::{Attached, WithAttached};
 use crate::provider::machines::{ByLevel, MACHINE, MachineSettings, Machines};
 use crate::provider::process::{self, ListenRange, Processes, Template};
 use crate::provider::{Provider, ProviderError};
+use tidegate_document::{FileText, Findings, Keys, ReadError};
 use tidegate_units::size::{MIB, TIB};
 
 /// The most resources that an agreement may allow.
@@ -74,13 +72,8 @@ pub struct FleetFile {
 #[derive(Debug, thiserror::Error)]
 pub enum FleetFileError {
     /// It cannot be read.
-    #[error("cannot read the fleet file {}: {source}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: std::io::Error,
-    },
+    #[error("fleet file: {0}")]
+    Read(#[from] ReadError),
     /// It is wrong.
     #[error("{0}")]
     Wrong(Findings),
@@ -92,12 +85,7 @@ impl FleetFile {
     /// # Errors
     /// When it cannot be read, or everything that is wrong with it.
     pub fn load(path: &Path) -> Result<Self, FleetFileError> {
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(MAX_DOCUMENT).read_to_string(&mut text))
-            .map_err(|source| FleetFileError::Read { path: path.to_owned(), source })?;
-        let document = Document { name: path.display().to_string(), text };
-        let mut file = Self::read(&document).map_err(FleetFileError::Wrong)?;
+        let mut file = Self::read(&FileText::load(path)?).map_err(FleetFileError::Wrong)?;
         let parent = path.parent().unwrap_or(Path::new(""));
         file.directory = file.directory.map(|directory| parent.join(directory));
         for login in file.templates.values_mut().filter_map(|template| template.login.as_mut()) {
@@ -115,12 +103,12 @@ impl FleetFile {
         Ok(file)
     }
 
-    /// Reads a document.
+    /// Reads the text of a file.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn read(document: &Document) -> Result<Self, Findings> {
-        document.read(read)
+    pub fn read(file: &FileText) -> Result<Self, Findings> {
+        file.read(read)
     }
 
     /// Who decides, by level.

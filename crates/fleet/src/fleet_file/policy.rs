@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::decide::{PolicyName, Settings, Wait};
-use crate::document::Keys;
 use crate::level::Level;
 use crate::load::{SignalSettings, Thresholds};
+use tidegate_document::Keys;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);

@@ -2,7 +2,7 @@ use super::*;
 use crate::manage::{LevelSeen, MemberSeen, Moment, Victim, Wish};
 
 fn read_text(text: &str) -> Result<FleetFile, Findings> {
-    FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() })
+    FleetFile::read(&FileText::new("fleet.toml", text))
 }
 
 const DNS: &str = "[fleet]\nname = \"demo\"\n[sla]\n[dns]\nname = \"mqtt.fleet.example\"\n";

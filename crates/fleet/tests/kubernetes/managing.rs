@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use tidegate_fleet::document::Document;
+use tidegate_document::FileText;
 use tidegate_fleet::fleet_file::FleetFile;
 use tidegate_fleet::level::Level;
 use tidegate_fleet::manage::driver::{Driver, Logins, NoEntryPoint, Parts, StateDirectory};
@@ -94,7 +94,7 @@ impl Judge for Wanted {
 
 fn driver(cluster: &Cluster, orchestrator: &Orchestrator, wanted: &Arc<AtomicU32>) -> Driver {
     let text = "[fleet]\nname = \"test\"\ninterval = \"1s\"\n[sla]\nbrokers = { min = 1, max = 4 }\n";
-    let file = FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() }).unwrap();
+    let file = FleetFile::read(&FileText::new("fleet.toml", text)).unwrap();
     let directory = std::env::temp_dir().join(format!("tidegate-kubernetes-manager-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let judges: [(Level, Box<dyn Judge>); 2] = [

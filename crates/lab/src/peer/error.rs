@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidegate_document::Findings;
+
 use crate::misspelt::meant;
 
 /// Why a peer could not be read, installed, started or stopped.
@@ -32,6 +34,9 @@ pub enum PeerError {
         /// The given text.
         text: String,
     },
+    /// A template with a wrong key or value.
+    #[error("{0}")]
+    Syntax(Findings),
     /// A template that cannot be read.
     #[error("the template {path} is wrong: {message}")]
     Template {

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
+use tidegate_document::FileText;
 
 use super::PeerError;
 use super::readiness::Kind;
-use crate::misspelt;
 use crate::span::Span;
 
 /// The templates in the binary.
@@ -196,7 +196,7 @@ impl Template {
 
     fn parse(name: &str, text: &str, path: &str) -> Result<Self, PeerError> {
         let wrong = |message: String| PeerError::Template { path: path.to_owned(), message };
-        let mut template: Self = toml::from_str(text).map_err(|error| wrong(misspelt::of_file(&error)))?;
+        let mut template: Self = FileText::new(path, text).deserialize().map_err(PeerError::Syntax)?;
         name.clone_into(&mut template.name);
         let mut asked = std::iter::once(&template.ready.port).chain(&template.ready.also);
         if let Some(unknown) = asked.find(|port| !template.ports.contains(port)) {

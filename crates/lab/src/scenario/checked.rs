@@ -1,5 +1,6 @@
 //! Whether every case of a file is a load that can be run: found out before anything is started.
 
+use tidegate_units::suggestion::nearest;
 use toml::{Table, Value};
 
 use super::{Case, Scenario, ScenarioError};
@@ -59,7 +60,7 @@ impl Scenario {
 
     fn case_is_a_load(&self, case: &Case, text: &str) -> Result<(), CaseError> {
         if let Some(open) = placeholder(&case.name) {
-            let near = misspelt::nearest(open, case.values.keys().map(String::as_str));
+            let near = nearest(open, case.values.keys().map(String::as_str));
             let hint = near.map_or_else(String::new, |name| format!(": did you mean `{{{name}}}`?"));
             return Err(CaseError::OpenName { name: open.to_owned(), hint });
         }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidegate_document::Findings;
+
 use crate::misspelt::meant;
 
 /// Why a scenario cannot be read or made into plans.
@@ -24,6 +26,9 @@ pub enum ScenarioError {
         /// Where and why.
         message: String,
     },
+    /// A file with a wrong key or value.
+    #[error("{0}")]
+    Syntax(Findings),
     /// A case with an invalid load.
     #[error("the case `{case}` of `{scenario}` is no load: {message}")]
     Load {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use tidegate_document::FileText;
+
 use super::{Scenario, ScenarioError};
-use crate::misspelt;
 
 /// A scenario by its name, from its file.
 macro_rules! shipped {
@@ -136,8 +137,7 @@ fn read(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
 }
 
 fn parse(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
-    let mut scenario: Scenario = toml::from_str(text)
-        .map_err(|error| ScenarioError::Wrong { path: path.to_owned(), message: misspelt::of_file(&error) })?;
+    let mut scenario: Scenario = FileText::new(path, text).deserialize().map_err(ScenarioError::Syntax)?;
     name.clone_into(&mut scenario.name);
     Ok(scenario)
 }
@@ -197,11 +197,12 @@ mod tests {
         for (right, misspelt, answer) in wrong {
             let at = smoke.find(right).unwrap_or_else(|| panic!("{right} is not in the file"));
             let text = format!("{}{misspelt}{}", &smoke[..at], &smoke[at + right.len()..]);
-            let line = format!("line {}", smoke[..at].matches('\n').count() + 1);
+            let number = smoke[..at].matches('\n').count() + 1;
+            let lines = [format!("line {number}"), format!("x.toml:{number}:")];
             let error = read("x", &text, "x.toml").unwrap_err().to_string();
             assert!(
-                error.contains("x.toml") && error.contains(&line) && error.contains(answer),
-                "{misspelt} ({line}): {error}"
+                error.contains("x.toml") && lines.iter().any(|line| error.contains(line)) && error.contains(answer),
+                "{misspelt} ({number}): {error}"
             );
         }
     }

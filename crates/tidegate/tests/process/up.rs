@@ -394,7 +394,7 @@ fn errors_of_a_fleet_are_reported_before_anything_runs() {
             assert!(ended.err.contains(part), "{part}: {}", ended.err);
         }
     };
-    told(&["up", &fleet.folder.file("none.toml")], 2, &["cannot read the fleet file", "none.toml"]);
+    told(&["up", &fleet.folder.file("none.toml")], 2, &["fleet file: cannot read", "none.toml"]);
     let wrong = fleet.folder.write("wrong.toml", "[fleet]\nname = \"x\"\nintervall = \"1s\"\n[sla]\n");
     told(&["up", &wrong], 2, &["unknown key `fleet.intervall`", "wrong.toml:3:1", "did you mean `interval`?"]);
     told(&["fleet", "status"], 1, &["no fleet of this user is known", "tidegate up"]);

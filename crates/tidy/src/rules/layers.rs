@@ -35,34 +35,35 @@ coap: client visitor
 node: proc mqtt engine store | tests random client mirror bus
 store: random
 auth: panics
-acl: units mqtt
+acl: document mqtt
 mosquitto-db: mqtt engine | others thiserror
 conversion: | others
 mosquitto-conf: conversion | others serde serde_json thiserror
 foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
-fleet: proc random units admin
+fleet: proc random document units admin
 dns: panics
 bus: panics | tests random
 cluster: | tests random | others serde serde_json thiserror
 mirror: store bus | tests random
 meter: mirror
-context: panics bus
+context: document panics bus
 console: proc admin connections engine
 conformance: random mqtt
 process: proc terminal
 logging: panics terminal
 certificates:
 mqtt-cli: random mqtt client terminal process certificates
-config: proc units mqtt engine node store bus auth acl cluster context client bridge hub process logging
+config: proc document units mqtt engine node store bus auth acl cluster context client bridge hub process logging
     certificates mosquitto-conf mirror
-admin-cli: units admin terminal
+admin-cli: document units admin terminal
 fleet-cli: random units panics admin admin-cli client fleet dns logging process terminal
 units:
+document: units
 random: | others
 proc: | others rustix
 placement: engine
 identity: context mirror store mqtt engine node auth acl config
-config-cli: admin auth config conversion engine foreign-conf identity mosquitto-conf terminal
+config-cli: document admin auth config conversion engine foreign-conf identity mosquitto-conf terminal
 access-cli: proc acl auth mqtt certificates config config-cli identity terminal | tests client
 store-cli: store engine node mosquitto-db meter identity config process terminal
 administration: proc admin console panics engine node bus store meter config identity
@@ -77,7 +78,7 @@ tidegate: cluster-node connectors gateway reload administration store-cli access
     cluster auth acl node admin client console fleet dns context bridge hub http coap visitor terminal conversion
     foreign-conf mosquitto-conf mosquitto-db | tests conformance
 torture: proc random mqtt client
-lab: proc random units mqtt client coap conformance terminal
+lab: proc random document units mqtt client coap conformance terminal
 terminal: | others clap
 tidy:
 ";

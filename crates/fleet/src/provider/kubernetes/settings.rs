@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::document::Keys;
 use crate::level::Level;
 use crate::provider::process::{Login, login};
+use tidegate_document::Keys;
 
 /// The section `[kubernetes]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

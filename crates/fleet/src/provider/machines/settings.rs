@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::document::Keys;
 use crate::level::Level;
 use crate::provider::process::placeholder::{self, Unknown};
 use crate::provider::process::{Login, login};
+use tidegate_document::Keys;
 
 /// The template of machines, as status, logins and the entry point name it.
 pub const MACHINE: &str = "machine";

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::document::{Document, Findings, Keys};
 use crate::level::Level;
+use tidegate_document::{FileText, Findings, Keys};
 
 use super::placeholder::{self, Unknown};
 
@@ -93,15 +93,15 @@ impl Template {
     /// The shipped template of that name.
     pub fn shipped(name: &str) -> Option<Result<Self, Findings>> {
         let (name, text) = SHIPPED.iter().find(|(known, _)| *known == name)?;
-        Some(Self::read(name, &Document { name: format!("{name}.toml"), text: (*text).to_owned() }))
+        Some(Self::read(name, &FileText::new(format!("{name}.toml"), *text)))
     }
 
-    /// Reads a template from its own document.
+    /// Reads a template from its own file.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn read(name: &str, document: &Document) -> Result<Self, Findings> {
-        document.read(|keys| Self::from_keys(name, keys))
+    pub fn read(name: &str, file: &FileText) -> Result<Self, Findings> {
+        file.read(|keys| Self::from_keys(name, keys))
     }
 
     /// Reads a template from a table.

@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::document::Document;
 use crate::level::Level;
+use tidegate_document::FileText;
 
 /// A directory that is removed after the test, with everything that still runs for it.
 struct Folder(PathBuf);
@@ -21,7 +21,7 @@ impl Folder {
             "level = \"broker\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", {script:?}]\nprobe = {{ kind = \"process\" }}\n\
              stop = {{ limit = \"200ms\" }}\n[files]\nport = \"{{port}} {{name}}\"\n"
         );
-        let template = Template::read("sh", &Document { name: "sh.toml".to_owned(), text }).unwrap();
+        let template = Template::read("sh", &FileText::new("sh.toml", text)).unwrap();
         Processes::open(Settings {
             directory: self.0.clone(),
             places: BTreeMap::new(),
@@ -226,7 +226,7 @@ fn the_shipped_templates_are_right() {
 #[test]
 fn faults_of_a_template_are_reported_with_their_place() {
     let read = |text: &str| {
-        let document = Document { name: "t.toml".to_owned(), text: text.to_owned() };
+        let document = FileText::new("t.toml", text);
         Template::read("t", &document).unwrap_err().to_string()
     };
     let text = read("command = \"x\"\nargs = [\"{prot}\"]\nprobe = { kind = \"mqtt\" }\n");

@@ -24,7 +24,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn of(table: &'a DeTable<'a>, path: String, offset: usize, findings: &'a mut Findings) -> Self {
+    pub(crate) fn of(table: &'a DeTable<'a>, path: String, offset: usize, findings: &'a mut Findings) -> Self {
         Self { table, path, offset, asked: BTreeSet::new(), findings }
     }
 
@@ -38,6 +38,16 @@ impl<'a> Keys<'a> {
         self.asked.insert(key.to_owned());
     }
 
+    /// The place of the table in the file, bytes.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The number of entries of a list; 0 if the key is missing or no list.
+    pub fn length(&self, key: &str) -> usize {
+        self.table.get(key).and_then(|value| value.get_ref().as_array()).map_or(0, |list| list.len())
+    }
+
     /// The names of all keys.
     pub fn names(&self) -> Vec<String> {
         self.table.iter().map(|(name, _)| name.get_ref().to_string()).collect()
@@ -45,7 +55,7 @@ impl<'a> Keys<'a> {
 
     /// Text that is not empty.
     pub fn text(&mut self, key: &str) -> Option<String> {
-        self.read(key, "text in quotes, such as \"a\"", |value| {
+        self.value(key, "text in quotes, such as \"a\"", |value| {
             value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
         })
     }
@@ -54,7 +64,7 @@ impl<'a> Keys<'a> {
     pub fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", names.join(", "));
-        self.read(key, &expected, |value| {
+        self.value(key, &expected, |value| {
             let text = value.as_str()?;
             words.iter().find(|(name, _)| *name == text).map(|(_, word)| *word)
         })
@@ -63,20 +73,20 @@ impl<'a> Keys<'a> {
     /// A whole number in a range.
     pub fn number(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        self.read(key, &expected, |value| value::integer(value).filter(|number| range.contains(number)))
+        self.value(key, &expected, |value| value::integer(value).filter(|number| range.contains(number)))
     }
 
     /// A number in a range, with or without a fraction.
     pub fn fraction(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
         let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.read(key, &expected, |value| value::float(value).filter(|number| range.contains(number)))
+        self.value(key, &expected, |value| value::float(value).filter(|number| range.contains(number)))
     }
 
     /// A length of time with its unit, in a range.
     pub fn duration(&mut self, key: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
         let shown = |length: &Duration| duration::show_length(*length);
         let expected = format!("a duration such as \"15s\", from {} to {}", shown(range.start()), shown(range.end()));
-        self.read(key, &expected, |value| {
+        self.value(key, &expected, |value| {
             duration::parse_length(value.as_str()?).filter(|length| range.contains(length))
         })
     }
@@ -85,22 +95,41 @@ impl<'a> Keys<'a> {
     pub fn bytes(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let shown = [*range.start(), *range.end()].map(size::show);
         let expected = format!("a size such as \"512MiB\", from {} to {}", shown[0], shown[1]);
-        self.read(key, &expected, |value| size::parse(value.as_str()?).filter(|bytes| range.contains(bytes)))
+        self.value(key, &expected, |value| size::parse(value.as_str()?).filter(|bytes| range.contains(bytes)))
     }
 
     /// True or false.
     pub fn truth(&mut self, key: &str) -> Option<bool> {
-        self.read(key, "true or false", value::truth)
+        self.value(key, "true or false", value::truth)
     }
 
     /// A list of texts; a single text is a list of one.
     pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
-        self.read(key, "a list of texts, such as [\"a\", \"b\"]", value::texts)
+        self.value(key, "a list of texts, such as [\"a\", \"b\"]", value::texts)
+    }
+
+    /// A single text or a list of at least one and at most `most`, each with its place in the file, bytes.
+    pub fn texts_with_places(&mut self, key: &str, most: usize) -> Option<Vec<(String, usize)>> {
+        let list = self.read(key, "text or a list of texts, such as [\"a\", \"b\"]", value::texts_with_places)?;
+        if list.is_empty() {
+            self.refuse(key, "is empty", "name at least one, or leave the key out");
+            return None;
+        }
+        if list.len() > most {
+            self.refuse(key, &format!("has {} values, more than {most}", list.len()), "split it, or use placeholders");
+            return None;
+        }
+        Some(list)
+    }
+
+    /// A value of a form of its own, which `expected` names.
+    pub fn value<T>(&mut self, key: &str, expected: &str, read: impl FnOnce(&DeValue<'_>) -> Option<T>) -> Option<T> {
+        self.read(key, expected, |value, _| read(value))
     }
 
     /// A table of texts, in the order of the file's names.
     pub fn text_table(&mut self, key: &str) -> Option<Vec<(String, String)>> {
-        self.read(key, "a table of texts", value::text_table)
+        self.value(key, "a table of texts", value::text_table)
     }
 
     /// Reads an inner table.
@@ -164,8 +193,13 @@ impl<'a> Keys<'a> {
         self.findings.note(offset, message, hint);
     }
 
+    /// Notes a fault of a part of a value, at its place in the file, bytes.
+    pub fn note(&mut self, offset: usize, message: impl Into<String>, hint: impl Into<String>) {
+        self.findings.note(offset, message, hint);
+    }
+
     /// Reports each key that was not requested.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         for (name, _) in self.table {
             if self.asked.contains(name.get_ref().as_ref()) {
                 continue;
@@ -187,10 +221,10 @@ impl<'a> Keys<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    fn read<T>(&mut self, key: &str, expected: &str, read: impl FnOnce(&DeValue<'_>) -> Option<T>) -> Option<T> {
+    fn read<T>(&mut self, key: &str, expected: &str, read: impl FnOnce(&DeValue<'_>, usize) -> Option<T>) -> Option<T> {
         self.asked.insert(key.to_owned());
         let spanned: &Spanned<DeValue<'_>> = self.table.get(key)?;
-        let value = read(spanned.get_ref());
+        let value = read(spanned.get_ref(), spanned.span().start);
         if value.is_none() {
             let message = format!("`{}` must be {expected}", self.full(key));
             self.findings.note(spanned.span().start, message, format!("write {key} = ... with {expected}"));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidegate_units::excerpt::excerpt;
 
-use super::Document;
+use super::{FileText, LineColumn};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub struct Finding {
 /// All faults of a file. Shown with `FILE:LINE:COLUMN` and the remedy of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
-    document: Document,
+    file: FileText,
     list: Vec<Finding>,
 }
 
 impl Findings {
     /// An empty list of faults of this file.
-    pub fn about(document: &Document) -> Self {
-        Self { document: document.clone(), list: Vec::new() }
+    pub fn about(file: &FileText) -> Self {
+        Self { file: file.clone(), list: Vec::new() }
     }
 
     /// Adds one.
@@ -45,7 +45,7 @@ impl Findings {
         &self.list
     }
 
-    pub(super) fn sorted(mut self) -> Self {
+    pub(crate) fn sorted(mut self) -> Self {
         self.list.sort_by_key(|finding| finding.offset);
         if self.list.is_empty() {
             self.note(0, "the file cannot be understood", "compare it with the examples");
@@ -62,15 +62,14 @@ impl fmt::Display for Findings {
             if number > 0 {
                 writeln!(f)?;
             }
-            let (line, column) = self.document.place(finding.offset);
-            let text = self.document.text.lines().nth(line - 1).unwrap_or_default().trim_end();
-            let text = excerpt(text, column).text;
+            let LineColumn { line, column } = self.file.line_column(finding.offset);
+            let text = excerpt(self.file.line(line).trim_end(), column).text;
             if number > 0 {
                 // The report of the whole begins with it.
                 write!(f, "error: ")?;
             }
             writeln!(f, "{}", finding.message)?;
-            writeln!(f, "  --> {}:{line}:{column}", self.document.name)?;
+            writeln!(f, "  --> {}:{line}:{column}", self.file.name)?;
             writeln!(f, "   | {text}")?;
             write!(f, "hint: {}", finding.hint)?;
         }

@@ -1,5 +1,6 @@
 //! Conversion of TOML values.
 
+use toml::Spanned;
 use toml::de::DeValue;
 
 /// Entries that a list may have.
@@ -10,7 +11,8 @@ pub(super) fn integer(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-pub(super) fn float(value: &DeValue<'_>) -> Option<f64> {
+/// A finite number, with or without a fraction.
+pub fn float(value: &DeValue<'_>) -> Option<f64> {
     let text = match value {
         DeValue::Float(number) => number.as_str(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
@@ -32,6 +34,16 @@ pub(super) fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
         return None;
     }
     list.iter().map(|element| element.get_ref().as_str().map(str::to_owned)).collect()
+}
+
+/// Each text with its place; `offset` is the place of the value.
+pub(super) fn texts_with_places(value: &DeValue<'_>, offset: usize) -> Option<Vec<(String, usize)>> {
+    if let Some(text) = value.as_str() {
+        return Some(vec![(text.to_owned(), offset)]);
+    }
+    let text =
+        |element: &Spanned<DeValue<'_>>| element.get_ref().as_str().map(|text| (text.to_owned(), element.span().start));
+    value.as_array()?.iter().map(text).collect()
 }
 
 pub(super) fn text_table(value: &DeValue<'_>) -> Option<Vec<(String, String)>> {
