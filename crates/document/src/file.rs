@@ -5,12 +5,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::DeTable;
-
-use super::typed;
-use super::{Findings, Keys};
 
 /// Largest file that is read, bytes. A larger one is refused.
 pub const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -90,40 +86,6 @@ impl FileText {
     pub fn load(path: &Path) -> Result<Self, ReadError> {
         let text = read_bounded(path).map_err(|source| ReadError { path: path.to_owned(), source })?;
         Ok(Self::new(path.display().to_string(), text))
-    }
-
-    /// Reads the whole file with a function that requests its keys. Keys that the function did not request are
-    /// findings, too.
-    ///
-    /// # Errors
-    /// All findings, in the order of the file.
-    pub fn read<T>(&self, read: impl FnOnce(&mut Keys<'_>) -> Option<T>) -> Result<T, Findings> {
-        let mut found = Findings::about(self);
-        let (table, faults) = self.parse();
-        for fault in faults {
-            found.note(fault.span.start, fault.message, "correct the TOML there");
-        }
-        if !found.is_empty() {
-            return Err(found);
-        }
-        let value = {
-            let mut keys = Keys::of(table.get_ref(), String::new(), 0, &mut found);
-            let value = read(&mut keys);
-            keys.finish();
-            value
-        };
-        match value {
-            Some(value) if found.is_empty() => Ok(value),
-            _ => Err(found.sorted()),
-        }
-    }
-
-    /// Reads the whole file as a type that derives its keys.
-    ///
-    /// # Errors
-    /// The first finding, with the near name of an unknown key.
-    pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, Findings> {
-        toml::from_str(&self.text).map_err(|error| typed::finding(self, &error))
     }
 
     /// The tables of the file, as far as its syntax is right, and the faults of its syntax.

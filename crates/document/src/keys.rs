@@ -9,8 +9,36 @@ use tidegate_units::{duration, size};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Findings;
 use super::value;
+use super::{FileText, Findings};
+
+impl FileText {
+    /// Reads the whole file with a function that requests its keys. Keys that the function did not request are
+    /// findings, too.
+    ///
+    /// # Errors
+    /// All findings, in the order of the file.
+    pub fn read<T>(&self, read: impl FnOnce(&mut Keys<'_>) -> Option<T>) -> Result<T, Findings> {
+        let mut found = Findings::about(self);
+        let (table, faults) = self.parse();
+        for fault in faults {
+            found.note(fault.span.start, fault.message, "correct the TOML there");
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let value = {
+            let mut keys = Keys::of(table.get_ref(), String::new(), 0, &mut found);
+            let value = read(&mut keys);
+            keys.finish();
+            value
+        };
+        match value {
+            Some(value) if found.is_empty() => Ok(value),
+            _ => Err(found.sorted()),
+        }
+    }
+}
 
 /// The keys of a table. A requested key that is missing is `None`; a wrong one is a finding and `None`; one that was
 /// not requested is a finding when the table is finished.
@@ -24,7 +52,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    pub(crate) fn of(table: &'a DeTable<'a>, path: String, offset: usize, findings: &'a mut Findings) -> Self {
+    fn of(table: &'a DeTable<'a>, path: String, offset: usize, findings: &'a mut Findings) -> Self {
         Self { table, path, offset, asked: BTreeSet::new(), findings }
     }
 
@@ -199,7 +227,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Reports each key that was not requested.
-    pub(crate) fn finish(self) {
+    fn finish(self) {
         for (name, _) in self.table {
             if self.asked.contains(name.get_ref().as_ref()) {
                 continue;

@@ -1,11 +1,22 @@
 //! Mistakes in a file that is read as a type.
 
+use serde::de::DeserializeOwned;
 use tidegate_units::suggestion::nearest;
 
 use super::{FileText, Findings};
 
+impl FileText {
+    /// Reads the whole file as a type that derives its keys.
+    ///
+    /// # Errors
+    /// The first finding, with the near name of an unknown key.
+    pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, Findings> {
+        toml::from_str(&self.text).map_err(|error| finding(self, &error))
+    }
+}
+
 /// The mistake of a parser as a finding.
-pub(super) fn finding(file: &FileText, error: &toml::de::Error) -> Findings {
+fn finding(file: &FileText, error: &toml::de::Error) -> Findings {
     let message = error.message().trim();
     let offset = error.span().unwrap_or_default().start;
     let (message, hint) = match parts(message) {
