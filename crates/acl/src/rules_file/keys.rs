@@ -17,7 +17,7 @@ pub(super) fn rule(file: &FileText, name: &Arc<str>, keys: &mut Keys<'_>) -> Opt
     let topics = topics(keys);
     let actions = actions(keys).unwrap_or(Actions::ALL);
     let who = who(keys);
-    let retain = retain(keys).flatten();
+    let retain = retain(keys);
     let qos = qos(keys).unwrap_or(QosSet::ANY);
     let (effect, (topics, written)) = (effect?, topics?);
     let line = u32::try_from(file.line_column(keys.offset()).line).unwrap_or(u32::MAX);
@@ -116,7 +116,9 @@ fn attributes(keys: &mut Keys<'_>) -> Vec<Attribute> {
         let message = format!("`attributes` has more than {MAX_VALUES_PER_CONDITION} names");
         keys.note(keys.offset(), message, "split the rule");
         // Known, so that they are not reported once more.
-        all.iter().for_each(|name| keys.leave(name));
+        for name in &all {
+            keys.leave(name);
+        }
         return Vec::new();
     }
     all.into_iter().filter_map(|name| Some((name.as_str().into(), names(keys, &name)?))).collect()

@@ -56,11 +56,24 @@ fn level(value: &Value<'_>) -> Option<QoS> {
     }
 }
 
-/// `true`, `false` or `"any"`, which is `None`.
-pub(super) fn retain(keys: &mut Keys<'_>) -> Option<Option<bool>> {
-    keys.value("retain", "true, false or \"any\"", |value| match value {
-        Value::Boolean(truth) => Some(Some(*truth)),
-        Value::String(text) if text == "any" => Some(None),
+/// `true` or `false`; `"any"` asks for nothing.
+pub(super) fn retain(keys: &mut Keys<'_>) -> Option<bool> {
+    let wanted = keys.value("retain", "true, false or \"any\"", |value| match value {
+        Value::Boolean(true) => Some(Retain::Only),
+        Value::Boolean(false) => Some(Retain::Never),
+        Value::String(text) if text == "any" => Some(Retain::Any),
         _ => None,
-    })
+    })?;
+    match wanted {
+        Retain::Only => Some(true),
+        Retain::Never => Some(false),
+        Retain::Any => None,
+    }
+}
+
+/// The messages of a rule by their retain flag.
+enum Retain {
+    Only,
+    Never,
+    Any,
 }
