@@ -47,7 +47,7 @@ cluster: | tests random | others serde serde_json thiserror
 mirror: store bus | tests random
 meter: mirror
 context: panics bus
-console: proc admin connections engine
+console: proc admin connections engine node store auth context
 conformance: random mqtt
 process: proc terminal
 logging: panics terminal
