@@ -25,14 +25,15 @@ panics: | others
 mqtt: | others memchr thiserror
 engine: mqtt | tests random | others hashbrown memchr slab thiserror zeroize
 admin:
-client: mqtt
+x509:
+client: mqtt x509
 bridge: client
 connections: | others tokio
 hub: units panics random client connections context bus
 visitor: client
 http: client units connections visitor
 coap: client visitor
-node: proc mqtt engine store | tests random client mirror bus
+node: proc mqtt x509 engine store | tests random client mirror bus
 store: random
 auth: panics
 acl: units mqtt
