@@ -24,7 +24,7 @@ const LAYERS: &str = "\
 panics: | others
 mqtt: | others memchr thiserror
 engine: mqtt | tests random | others hashbrown memchr slab thiserror zeroize
-admin:
+admin: units
 x509:
 client: mqtt x509
 bridge: client
@@ -43,7 +43,7 @@ mosquitto-conf: conversion | others serde serde_json thiserror
 foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
 fleet: proc random units admin
 dns: panics
-bus: panics | tests random
+bus: panics units | tests random
 cluster: | tests random | others serde serde_json thiserror
 mirror: store bus | tests random
 meter: mirror
@@ -53,7 +53,7 @@ conformance: random mqtt
 process: proc terminal
 logging: panics terminal
 certificates:
-mqtt-cli: random mqtt client terminal process certificates
+mqtt-cli: random units mqtt client terminal process certificates
 config: proc units mqtt engine node store bus auth acl cluster context client bridge hub process logging
     certificates mosquitto-conf mirror
 admin-cli: units admin terminal
