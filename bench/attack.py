@@ -21,29 +21,9 @@ import subprocess
 import threading
 import time
 
+from mqtt_wire import connect, packet, subscribe, text
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def text(value):
-    data = value.encode()
-    return struct.pack(">H", len(data)) + data
-
-
-def packet(first, body):
-    length, head = len(body), bytearray([first])
-    while True:
-        head.append(length % 128 | (128 if length >= 128 else 0))
-        length //= 128
-        if not length:
-            return bytes(head) + body
-
-
-def connect(name):
-    return packet(0x10, text("MQTT") + bytes([4, 2, 0, 0]) + text(name))
-
-
-def subscribe(topic, qos):
-    return packet(0x82, struct.pack(">H", 1) + text(topic) + bytes([qos]))
 
 
 def publish(topic, payload, qos=0, number=1):

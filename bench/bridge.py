@@ -20,16 +20,12 @@ import tempfile
 import threading
 import time
 
+from mqtt_wire import free_ports
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 PATIENCE = 120
 PROBE = b"probe"
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_for(port):
@@ -72,7 +68,7 @@ def wait_until_carried(near, watching):
 def carry(name, arguments, qos):
     """Messages in a second."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        near, far = free_port(), free_port()
+        near, far = free_ports(2)
         running = []
         try:
             begin = lambda command, **more: running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, **more)) or running[-1]

@@ -9,22 +9,11 @@ import sys
 import time
 from array import array
 
+from mqtt_wire import packet, text
+
 PUMP_SECONDS = 0.005  # how often publishers are looked at
 GIVE_UP_SECONDS = 5.0  # a message at QoS 0 that has not come by then does not hold its publisher up any longer
 RECONNECT_SECONDS = 0.05
-
-
-def text(value):
-    return struct.pack(">H", len(value)) + value
-
-
-def packet(kind, body):
-    length, head = len(body), bytearray([kind])
-    while True:
-        length, digit = divmod(length, 128)
-        head.append(digit | (0x80 if length else 0))
-        if not length:
-            return bytes(head) + body
 
 
 def read_length(data, at):

@@ -7,24 +7,19 @@ Uses Python's standard library only, Linux's /proc, and loopback addresses. Prin
 keeps results with machine and commit.
 """
 import argparse
-import os
 import resource
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import time
+
+from mqtt_wire import connect, free_ports, subscribe
+from process_figures import status, wake_ups
 
 IP_BIND_ADDRESS_NO_PORT = 24  # <linux/in.h>
 RUSH_WINDOW = 512  # connections that may wait for their CONNACK at once
 SETTLE_SECONDS = 3.0  # the broker gives memory back one second after a rush
-
-
-def status(pid, key):
-    """A number of kB, or a count, from /proc/PID/status."""
-    with open(f"/proc/{pid}/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith(key + ":"))
 
 
 def pss_kb(pid):
@@ -32,33 +27,10 @@ def pss_kb(pid):
         return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
-def wake_ups(pid):
-    """Voluntary context switches of all threads: each is a wake-up that ended in sleep again."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/status") as lines:
-            total += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
-    return total
-
-
 def wake_ups_in(pid, seconds):
     before = wake_ups(pid)
     time.sleep(seconds)
     return wake_ups(pid) - before
-
-
-def text(value):
-    return struct.pack(">H", len(value)) + value.encode()
-
-
-def connect_packet(client_id):
-    body = text("MQTT") + bytes([4, 2, 0, 0]) + text(client_id)
-    return bytes([0x10, len(body)]) + body
-
-
-def subscribe_packet(topic):
-    body = struct.pack(">H", 1) + text(topic) + b"\0"
-    return bytes([0x82, len(body)]) + body
 
 
 class Crowd:
@@ -76,7 +48,7 @@ class Crowd:
         client.setsockopt(socket.SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1)
         client.bind((f"127.0.0.{1 + index // 20000}", 0))
         client.connect(("127.0.0.1", self.port))
-        client.sendall(connect_packet(f"footprint-{index}"))
+        client.sendall(connect(f"footprint-{index}"))
         client.setblocking(False)
         self.sockets.append(client)
         self.selector.register(client, selectors.EVENT_READ)
@@ -104,7 +76,7 @@ class Crowd:
     def subscribe_all(self):
         for index, client in enumerate(self.sockets):
             client.setblocking(True)
-            client.sendall(subscribe_packet(f"idle/{index}"))
+            client.sendall(subscribe(f"idle/{index}"))
             client.setblocking(False)
         return self.answers(self.number, 5)
 
@@ -124,12 +96,6 @@ def start(command):
     return broker, (time.monotonic() - before) * 1000
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", default="target/release/tidegate")
@@ -139,7 +105,7 @@ def main():
     options = parser.parse_args()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    port = free_port()
+    port = free_ports(1)[0]
     command = [options.broker, "--listen", f"127.0.0.1:{port}", "--admin", options.admin]
     if options.shards:
         command += ["--shards", str(options.shards)]

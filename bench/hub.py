@@ -27,6 +27,8 @@ import threading
 import time
 import urllib.request
 
+from mqtt_wire import free_ports, packet, text
+
 PUBLISHERS = 4
 WINDOW = 512
 SIZE = 200
@@ -55,19 +57,6 @@ CASES = {
     "pass through": ("", None),
     "filter and project": (SQL, None),
 }
-
-
-def packet(kind, body):
-    length, out = len(body), bytearray([kind])
-    while True:
-        length, digit = divmod(length, 128)
-        out.append(digit | (0x80 if length else 0))
-        if not length:
-            return bytes(out) + body
-
-
-def text(value):
-    return struct.pack("!H", len(value)) + value.encode()
 
 
 def read_packet(stream):
@@ -162,14 +151,9 @@ def delivered(admin_port):
     return status["out"]
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def measure(arguments, sql, clean):
     """Messages in a second, and the broker's CPU time of a message in microseconds."""
-    count, admin = arguments.messages // PUBLISHERS, free_port()
+    count, admin = arguments.messages // PUBLISHERS, free_ports(1)[0]
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         config, text_of_all = pathlib.Path(folder, "tidegate.toml"), COMMON
         if sql is not None:

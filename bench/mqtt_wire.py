@@ -16,8 +16,9 @@ def free_ports(count):
 
 
 def text(value):
-    """A string behind its length."""
-    return struct.pack(">H", len(value)) + value
+    """A string, as text or bytes, behind its length."""
+    data = value.encode() if isinstance(value, str) else value
+    return struct.pack(">H", len(data)) + data
 
 
 def packet(first, body):
@@ -28,3 +29,13 @@ def packet(first, body):
         length >>= 7
         if not length:
             return bytes(out) + body
+
+
+def connect(client_id, clean=True):
+    """CONNECT of MQTT 3.1.1 without keep-alive."""
+    return packet(0x10, text("MQTT") + bytes([4, 2 if clean else 0, 0, 0]) + text(client_id))
+
+
+def subscribe(topic, qos=0):
+    """SUBSCRIBE with packet id 1."""
+    return packet(0x82, b"\0\1" + text(topic) + bytes([qos]))

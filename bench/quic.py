@@ -17,32 +17,11 @@ import subprocess
 import tempfile
 import time
 
+from process_figures import anonymous_kb, cpu_seconds, wake_ups
+
 SETTLE_SECONDS = 3.0  # the broker gives memory back one second after a rush
 IDLE_SECONDS = 10.0
 ROUNDS = 3
-
-
-def cpu_seconds(pid):
-    """Processor time of all threads, to the nanosecond."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/schedstat") as line:
-            total += int(line.read().split()[0])
-    return total / 1e9
-
-
-def anonymous_kb(pid):
-    with open(f"/proc/{pid}/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-
-
-def wake_ups(pid):
-    """Voluntary context switches of all threads: each is a wake-up that ended in sleep again."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/status") as lines:
-            total += next(int(line.split()[1]) for line in lines if line.startswith("voluntary"))
-    return total
 
 
 class Broker:
@@ -95,9 +74,9 @@ def idle(arguments):
         load.up()
         time.sleep(SETTLE_SECONDS)
         each = (anonymous_kb(broker.pid) - before) * 1024 / arguments.clients
-        slept = wake_ups(broker.pid)
+        slept = wake_ups(broker.pid, ["voluntary"])
         time.sleep(IDLE_SECONDS)
-        slept = wake_ups(broker.pid) - slept
+        slept = wake_ups(broker.pid, ["voluntary"]) - slept
         lost = load.leave()["lost"]
         time.sleep(SETTLE_SECONDS)
         after = anonymous_kb(broker.pid)

@@ -7,52 +7,20 @@ Makes its certificate with `tidegate cert dev` (ECDSA P-256). Uses Python's stan
 loopback. The broker has one shard; its processor time is counted, not the clients'. `docs/tls.md` keeps results.
 """
 import argparse
-import os
 import resource
 import socket
 import ssl
-import struct
 import subprocess
 import tempfile
 import threading
 import time
 
+import mqtt_wire
+from process_figures import anonymous_kb, cpu_seconds
+
 SETTLE_SECONDS = 3.0  # the broker gives memory back one second after a rush
 PAYLOAD = 64  # bytes per message
 BATCHES = (100, 1)  # messages per write of the publisher: several in a record of TLS, as under load, or one
-
-
-def text(value):
-    return struct.pack(">H", len(value)) + value.encode()
-
-
-def connect_packet(client_id):
-    body = text("MQTT") + bytes([4, 2, 0, 0]) + text(client_id)
-    return bytes([0x10, len(body)]) + body
-
-
-def subscribe_packet(topic):
-    body = struct.pack(">H", 1) + text(topic) + b"\0"
-    return bytes([0x82, len(body)]) + body
-
-
-def publish_packet(topic, payload):
-    body = text(topic) + payload
-    return bytes([0x30, len(body)]) + body
-
-
-def cpu_seconds(pid):
-    """Processor time of all threads, to the nanosecond."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/schedstat") as line:
-            total += int(line.read().split()[0])
-    return total / 1e9
-
-
-def anonymous_kb(pid):
-    with open(f"/proc/{pid}/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 
 
 def dial(port, context=None, session=None):
@@ -73,7 +41,7 @@ def receive(client, length):
 
 def connect(port, client_id, context=None, session=None):
     client = dial(port, context, session)
-    client.sendall(connect_packet(client_id))
+    client.sendall(mqtt_wire.connect(client_id))
     receive(client, 4)
     return client
 
@@ -84,7 +52,7 @@ def idle(pid, port, number, context):
     clients = []
     for index in range(number):
         client = connect(port, f"idle-{index}", context)
-        client.sendall(subscribe_packet(f"idle/{index}"))
+        client.sendall(mqtt_wire.subscribe(f"idle/{index}"))
         receive(client, 5)
         clients.append(client)
     time.sleep(SETTLE_SECONDS)
@@ -112,9 +80,9 @@ def handshakes(pid, port, number, context, resume):
 def messages(pid, port, number, size, context):
     """Microseconds of the broker per message from one publisher, `size` to a write, to one subscriber."""
     subscriber, publisher = connect(port, "reader", context), connect(port, "writer", context)
-    subscriber.sendall(subscribe_packet("t"))
+    subscriber.sendall(mqtt_wire.subscribe("t"))
     receive(subscriber, 5)
-    packet = publish_packet("t", bytes(PAYLOAD))
+    packet = mqtt_wire.packet(0x30, mqtt_wire.text("t") + bytes(PAYLOAD))
     total, got = len(packet) * number, [0]
 
     def read():

@@ -169,6 +169,33 @@ class BrokerTest(unittest.TestCase):
         return self.id().rsplit(".", 1)[-1] + suffix
 
 
+class Mosquitto:
+    """A Mosquitto with this configuration beside the broker under test."""
+
+    # It listens on TCP alone.
+    websocket_port, path = 0, ""
+
+    def __init__(self, folder, configuration):
+        self.port = free_ports(1)[0]
+        file = folder / "mosquitto.conf"
+        file.write_text(f"listener {self.port} 127.0.0.1\nuser root\n{configuration}", encoding="utf-8")
+        self.process = subprocess.Popen(["/usr/sbin/mosquitto", "-v", "-c", file], stderr=subprocess.PIPE, text=True)
+        self.lines = Lines(self.process.stderr)
+        self.lines.wait(lambda line: line.endswith("running"))
+
+    def stop(self):
+        """Has it write its state and end."""
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+        self.lines.all()
+
+    def close(self):
+        """Ends it, whatever state it is in."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        self.lines.all()
+
+
 def mosquitto_sub(test, port, *flags):
     """The output of a `mosquitto_sub` that has subscribed and ends with the test."""
     command = ["stdbuf", "-oL", "mosquitto_sub", "-d", "-p", str(port), "-v", *flags]

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import pathlib
-import queue
 import re
 import subprocess
 import tempfile
@@ -11,9 +9,8 @@ import unittest
 import urllib.request
 
 import aiocoap
-from broker import BINARY, MOSQUITTO, PATIENCE, Broker
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from broker import MOSQUITTO, PATIENCE
+from configured import ConfiguredBroker, paho_listener
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -57,34 +54,16 @@ ANN = "username=ann&password=nna"
 BLOCK = 1024
 
 
-class CoapBroker(Broker):
+class CoapBroker(ConfiguredBroker):
     """A broker with users, rules, a tenant and two listeners for CoAP."""
 
-    def __init__(self):
-        self.configuration = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
-        self.root = pathlib.Path(self.configuration.name)
-        users = self.root / "users"
-        for name in ("ann", "bob"):
-            create = [] if users.exists() else ["--create"]
-            command = [BINARY, "passwd", "--batch", *create, users, name, name[::-1]]
-            subprocess.run(command, check=True, capture_output=True)
-        (self.root / "rules.toml").write_text(RULES, encoding="utf-8")
-        self.config = self.root / "tidegate.toml"
-        self.config.write_text(CONFIG.replace("FOLDER", str(self.root)), encoding="utf-8")
-        super().__init__()
-
-    def _tidegate(self, arguments):
-        return [BINARY, "--config", str(self.config), "--admin", "127.0.0.1:0", "--shards", "2", *arguments]
+    config_text, rules_text, users = CONFIG, RULES, ("ann", "bob")
 
     def _wait_until_ready(self):
         super()._wait_until_ready()
         ready = self.output.wait(lambda line: " ready: " in line)[0]
         self.sensors, self.tenant_sensors = re.findall(r"coap://\S+", ready)
         self.web = re.search(r"(?<!=)http://\S+", ready)[0]
-
-    def close(self):
-        super().close()
-        self.configuration.cleanup()
 
 
 @unittest.skipIf(MOSQUITTO, "CoAP is ours")
@@ -118,18 +97,7 @@ class Coap(unittest.IsolatedAsyncioTestCase):
 
     def listen(self, topic):
         """Messages of a topic, as Paho gets them."""
-        messages, ready = queue.Queue(), queue.Queue()
-        client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
-        client.username_pw_set("bob", "bob")
-        client.on_subscribe = lambda *_: ready.put(True)
-        client.on_message = lambda _client, _data, message: messages.put(message)
-        client.connect("127.0.0.1", self.broker.port)
-        client.loop_start()
-        client.subscribe(topic, qos=1)
-        self.addCleanup(client.loop_stop)
-        self.addCleanup(client.disconnect)
-        ready.get(timeout=PATIENCE)
-        return client, messages
+        return paho_listener(self, self.broker, topic, "bob", "bob")
 
     def web(self, path, body=None, **headers):
         """The status and the body of an answer over HTTP."""

@@ -4,13 +4,11 @@ import hashlib
 import hmac
 import http.server
 import json
-import pathlib
 import queue
 import re
 import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 import unittest
 
@@ -18,9 +16,8 @@ import h2.connection
 import h2.events
 import httpx
 import requests
-from broker import BINARY, MOSQUITTO, PATIENCE, Broker, Lines
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from broker import MOSQUITTO, PATIENCE, Lines
+from configured import ConfiguredBroker, paho_listener, tidegate
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -77,11 +74,6 @@ topics = ["free/#"]
 """
 
 
-def tidegate(*arguments):
-    """The output of a command."""
-    return subprocess.run([BINARY, *map(str, arguments)], check=True, capture_output=True, text=True).stdout.strip()
-
-
 class Hook(http.server.BaseHTTPRequestHandler):
     """A web hook of a customer: it fails first, then takes signed batches and refuses bad ones."""
 
@@ -107,27 +99,23 @@ class Hook(http.server.BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-class CustomersBroker(Broker):
+class CustomersBroker(ConfiguredBroker):
     """A broker with two customers and listeners for MQTT, HTTP and HTTPS."""
 
-    def __init__(self):
-        self.configuration = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
-        self.root = pathlib.Path(self.configuration.name)
+    config_text, rules_text = CONFIG, RULES
+
+    def prepare(self):
         tidegate("cert", "dev", "--out", self.root)
         self.keys = {user: tidegate("key", "add", self.root / "keys", user) for user in ("acme", "acme-2", "bolt")}
-        (self.root / "rules.toml").write_text(RULES, encoding="utf-8")
         (self.root / "secret").write_text("shared\n", encoding="utf-8")
         self.hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
         self.hook.taken, self.hook.failed = queue.Queue(), False
         threading.Thread(target=self.hook.serve_forever, daemon=True).start()
-        self.config = self.root / "tidegate.toml"
-        text = CONFIG.replace("FOLDER", str(self.root)).replace("PORT", str(self.hook.server_port))
-        self.config.write_text(text, encoding="utf-8")
-        super().__init__()
+        text = self.config.read_text(encoding="utf-8")
+        self.config.write_text(text.replace("PORT", str(self.hook.server_port)), encoding="utf-8")
 
     def _tidegate(self, arguments):
-        data = ["--data", str(self.root / "data")]
-        return [BINARY, "--config", str(self.config), "--admin", "127.0.0.1:0", "--shards", "2", *data, *arguments]
+        return super()._tidegate(["--data", str(self.root / "data"), *arguments])
 
     def _wait_until_ready(self):
         ready = self.output.wait(lambda line: " ready: " in line)[0]
@@ -148,7 +136,6 @@ class CustomersBroker(Broker):
         super().close()
         self.hook.shutdown()
         self.hook.server_close()
-        self.configuration.cleanup()
 
 
 @unittest.skipIf(MOSQUITTO, "customers are ours")
@@ -173,19 +160,9 @@ class Customers(unittest.TestCase):
         self.assertEqual(answer.status_code, 200, answer.text)
 
     def test_a_key_lets_its_user_in_over_http_and_mqtt(self):
-        got, subscribed = threading.Event(), threading.Event()
-        client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
-        client.username_pw_set("acme", self.broker.keys["acme"])
-        client.on_subscribe = lambda *_: subscribed.set()
-        client.on_message = lambda *_: got.set()
-        client.connect("127.0.0.1", self.broker.port)
-        client.loop_start()
-        self.addCleanup(client.loop_stop)
-        self.addCleanup(client.disconnect)
-        client.subscribe("free/key", qos=1)
-        self.assertTrue(subscribed.wait(PATIENCE))
+        _, messages = paho_listener(self, self.broker, "free/key", "acme", self.broker.keys["acme"])
         self.publish("free/key", "x")
-        self.assertTrue(got.wait(PATIENCE), "the message of the same customer has not come")
+        self.assertEqual(messages.get(timeout=PATIENCE).payload, b"x")
         wrong = requests.get(f"{self.broker.web}/topics/free/key", headers={"Authorization": "Bearer tg.acme.1.x"}, timeout=PATIENCE)
         self.assertEqual(wrong.status_code, 401)
 

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from broker import BINARY, PATIENCE, Broker, Lines, free_ports
+from broker import BINARY, PATIENCE, Broker, Mosquitto
 from paho_client import Client
 
 PLUGIN = pathlib.Path("/usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so")
@@ -50,26 +50,6 @@ PUBLISHED = ["plant/a", "plant/secret", "other", "plant"]
 SUBSCRIBED = ["plant/#", "plant/a", "#", "other", "plant/+/b", "plant/secret/1"]
 
 
-class Mosquitto:
-    """A Mosquitto with the plugin."""
-
-    websocket_port, path = 0, ""
-
-    def __init__(self, folder, security):
-        self.port = free_ports(1)[0]
-        configuration = folder / "mosquitto.conf"
-        configuration.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous false\nuser root\nplugin {PLUGIN}\n"
-                                 f"plugin_opt_config_file {security}\n")
-        self.process = subprocess.Popen(["/usr/sbin/mosquitto", "-v", "-c", configuration], stderr=subprocess.PIPE, text=True)
-        self.lines = Lines(self.process.stderr)
-        self.lines.wait(lambda line: line.endswith("running"))
-
-    def close(self):
-        self.process.kill()
-        self.process.wait(PATIENCE)
-        self.lines.all()
-
-
 def rights(broker, user, client_id):
     """What a client may do: the reason codes of its packets."""
     it = Client(broker, client_id, user=user)
@@ -94,7 +74,7 @@ class DynamicSecurity(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         ours = Broker("--config", str(folder / "ours" / "tidegate.toml"))
         self.addCleanup(ours.close)
-        theirs = Mosquitto(folder, security)
+        theirs = Mosquitto(folder, f"allow_anonymous false\nplugin {PLUGIN}\nplugin_opt_config_file {security}\n")
         self.addCleanup(theirs.close)
         for user, client_id in (("writer", "w"), ("reader", "r"), ("both", "b"), ("bound", "bound-1"), ("nothing", "n"), ("literal", "l")):
             with self.subTest(user):

@@ -3,21 +3,17 @@
 import base64
 import http.client
 import json
-import pathlib
-import queue
 import re
 import shutil
 import socket
 import ssl
 import subprocess
-import tempfile
 import unittest
 import urllib.error
 import urllib.request
 
-from broker import BINARY, MOSQUITTO, PATIENCE, Broker
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from broker import MOSQUITTO, PATIENCE
+from configured import ConfiguredBroker, paho_listener, tidegate
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -64,34 +60,18 @@ topics = ["web/#"]
 """
 
 
-class HttpBroker(Broker):
+class HttpBroker(ConfiguredBroker):
     """A broker with users, rules, a tenant and three listeners for HTTP."""
 
-    def __init__(self):
-        self.configuration = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
-        self.root = pathlib.Path(self.configuration.name)
-        subprocess.run([BINARY, "cert", "dev", "--out", self.root], check=True, capture_output=True)
-        users = self.root / "users"
-        for name in ("ann", "bob", "carl"):
-            create = [] if users.exists() else ["--create"]
-            command = [BINARY, "passwd", "--batch", *create, users, name, name[::-1]]
-            subprocess.run(command, check=True, capture_output=True)
-        (self.root / "rules.toml").write_text(RULES, encoding="utf-8")
-        self.config = self.root / "tidegate.toml"
-        self.config.write_text(CONFIG.replace("FOLDER", str(self.root)), encoding="utf-8")
-        super().__init__()
+    config_text, rules_text, users = CONFIG, RULES, ("ann", "bob", "carl")
 
-    def _tidegate(self, arguments):
-        return [BINARY, "--config", str(self.config), "--admin", "127.0.0.1:0", "--shards", "2", *arguments]
+    def prepare(self):
+        tidegate("cert", "dev", "--out", self.root)
 
     def _wait_until_ready(self):
         super()._wait_until_ready()
         ready = self.output.wait(lambda line: " ready: " in line)[0]
         self.web, self.tenant_web, self.tls_web = re.findall(r"(?<!=)(https?://\S+)", ready)
-
-    def close(self):
-        super().close()
-        self.configuration.cleanup()
 
 
 def ask(url, user="ann", body=None, method=None, **headers):
@@ -122,18 +102,7 @@ class Http(unittest.TestCase):
 
     def listen(self, topic):
         """Messages of a topic, as Paho gets them."""
-        messages, ready = queue.Queue(), queue.Queue()
-        client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
-        client.username_pw_set("bob", "bob")
-        client.on_subscribe = lambda *_: ready.put(True)
-        client.on_message = lambda _client, _data, message: messages.put(message)
-        client.connect("127.0.0.1", self.broker.port)
-        client.loop_start()
-        client.subscribe(topic, qos=1)
-        self.addCleanup(client.loop_stop)
-        self.addCleanup(client.disconnect)
-        ready.get(timeout=PATIENCE)
-        return client, messages
+        return paho_listener(self, self.broker, topic, "bob", "bob")
 
     def stream(self, path, host=None):
         """A stream of events, after its head."""

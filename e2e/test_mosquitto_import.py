@@ -6,29 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
-from broker import BINARY, PATIENCE, Broker, Lines, free_ports
+from broker import BINARY, PATIENCE, Broker, Mosquitto
 from paho_client import Client, MQTT_3_1_1
-
-
-class Mosquitto:
-    """A Mosquitto that keeps its state in a folder."""
-
-    # It listens on TCP alone.
-    websocket_port, path = 0, ""
-
-    def __init__(self, folder):
-        self.port = free_ports(1)[0]
-        configuration = folder / "mosquitto.conf"
-        configuration.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
-                                 f"persistence_location {folder}/\nuser root\n")
-        self.process = subprocess.Popen(["/usr/sbin/mosquitto", "-v", "-c", configuration], stderr=subprocess.PIPE, text=True)
-        self.lines = Lines(self.process.stderr)
-        self.lines.wait(lambda line: line.endswith("running"))
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(PATIENCE)
-        self.lines.all()
 
 
 class Import(unittest.TestCase):
@@ -37,7 +16,7 @@ class Import(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory(prefix="tidegate-import-")
         self.addCleanup(temporary.cleanup)
         folder = pathlib.Path(temporary.name)
-        mosquitto = Mosquitto(folder)
+        mosquitto = Mosquitto(folder, f"allow_anonymous true\npersistence true\npersistence_location {folder}/\n")
         self.addCleanup(mosquitto.process.kill)
         keeper = Client(mosquitto, "keeper", clean=False, expiry=3600)
         keeper.subscribe("gate/#", qos=2)

@@ -1,5 +1,7 @@
 //! `/api/v1/hub`: pipelines.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::request::{Body, Done, Method, Request, with_name};
@@ -9,9 +11,95 @@ use crate::request::{Body, Done, Method, Request, with_name};
 pub struct GetHub;
 
 impl Request for GetHub {
-    type Answer = serde_json::Value;
+    type Answer = Pipelines;
     const METHOD: Method = Method::Get;
     const ROUTE: &'static str = "/api/v1/hub";
+}
+
+/// The reports of pipelines by their names.
+pub type Pipelines = BTreeMap<String, PipelineReport>;
+
+/// A pipeline: its state, and its numbers since `since`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PipelineReport {
+    /// The member that runs it, where several answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// `running`, `retrying`, `paused`, `connecting`, or `unknown` where no member that answers runs it.
+    pub state: String,
+    /// Start of the pipeline in its process, RFC 3339.
+    pub since: Option<String>,
+    /// Messages that it has taken.
+    #[serde(rename = "in")]
+    pub taken: u64,
+    /// Messages that all its sinks have.
+    #[serde(rename = "out")]
+    pub delivered: u64,
+    /// Messages that a step has left out.
+    pub filtered: u64,
+    /// Messages that were not delivered.
+    pub failed: u64,
+    /// The failed messages that became dead letters.
+    pub dead_letters: u64,
+    /// The failed messages that had passed as many pipelines as they may.
+    pub looped: u64,
+    /// Windows that ended before their time, as there was no room for more messages.
+    pub ended_early: u64,
+    /// Batches that were tried once more.
+    pub retried: u64,
+    /// Batches that sinks have answered.
+    pub batches: u64,
+    /// The time that these took, seconds.
+    pub batch_s: f64,
+    /// Messages of QoS 0 for which it had no room, and messages that a bus has removed by age before they were taken.
+    pub dropped: u64,
+    /// Messages that it works on, or that wait for it.
+    pub waiting: u64,
+    /// Age of the oldest message that it works on, seconds.
+    pub lag_s: f64,
+    /// Why a sink does not take batches, or the source gives no messages.
+    pub error: Option<String>,
+    /// Its sinks, in the order of `to`; behind them the sink of dead letters.
+    pub sinks: Vec<SinkReport>,
+    /// The last message that was not delivered.
+    pub last_failure: Option<FailedMessage>,
+}
+
+/// A sink of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SinkReport {
+    /// Its name.
+    pub name: String,
+    /// Records that wait for it.
+    pub waiting: u64,
+    /// Why it takes none.
+    pub error: Option<String>,
+    /// Its last error.
+    pub last_error: Option<SinkError>,
+}
+
+/// The last error of a sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkError {
+    /// When it occurred, Unix milliseconds.
+    pub at_ms: u64,
+    /// The error.
+    pub why: String,
+}
+
+/// A message that a pipeline has not delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedMessage {
+    /// When it failed, Unix milliseconds.
+    pub at_ms: u64,
+    /// Its topic.
+    pub topic: String,
+    /// The error.
+    pub why: String,
+    /// Whether it became a dead letter.
+    pub dead_letter: bool,
 }
 
 /// `POST /api/v1/hub/{name}/pause`: messages of a pipeline wait at the broker.

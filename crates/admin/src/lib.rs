@@ -56,7 +56,10 @@ pub use client::{AdminClient, ClientError, read_token};
 pub use clients::{ClientEntry, Clients, ClientsRequest};
 pub use drain::{DrainRequest, DrainStatus, EndDrain, GetDrain};
 pub use fleet::{BrokerState, BrokerStatus, FleetStatus, GetFleet};
-pub use hub::{GetHub, PausePipeline, PipelineCommand, PipelineOrder, ReplayPipeline, ResumePipeline};
+pub use hub::{
+    FailedMessage, GetHub, PausePipeline, PipelineCommand, PipelineOrder, PipelineReport, Pipelines, ReplayPipeline,
+    ResumePipeline, SinkError, SinkReport,
+};
 pub use invalid::InvalidRequest;
 pub use kick::{KickRequest, Kicked};
 pub use members::{MemberAnswer, MemberRequest, Shares};

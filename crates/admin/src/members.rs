@@ -4,15 +4,15 @@
 //! own by the functions of [`Shares`].
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
 use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
 use crate::clients::{ClientEntry, Clients, ClientsRequest};
-use crate::hub::PipelineOrder;
+use crate::hub::{PipelineOrder, PipelineReport, Pipelines};
 use crate::kick::{KickRequest, Kicked};
 use crate::meter::{MeterRequest, Metered, TenantUsage};
 use crate::reload::{NodeReloaded, Reloaded};
@@ -84,7 +84,7 @@ impl MemberRequest {
 }
 
 /// The answer to a [`MemberRequest`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberAnswer {
     /// To [`MemberRequest::Clients`].
@@ -109,8 +109,8 @@ pub enum MemberAnswer {
     Reloaded(Reloaded),
     /// To [`MemberRequest::Meter`].
     Metered(Metered),
-    /// To [`MemberRequest::Hub`]: an object from pipeline to its numbers.
-    Hub(Value),
+    /// To [`MemberRequest::Hub`].
+    Hub(Pipelines),
     /// To [`MemberRequest::OrderPipeline`]: whether it was carried out here.
     PipelineOrdered(bool),
     /// The request was not carried out, for this reason.
@@ -356,69 +356,72 @@ impl Shares<Metered> {
     }
 }
 
-impl Shares<Value> {
+impl Shares<Pipelines> {
     /// The pipelines of all members. A pipeline of `names` that no member runs has the state `unknown`, and says who did
     /// not answer.
-    pub fn pipelines(self, names: &[String]) -> Value {
+    pub fn pipelines(self, names: &[String]) -> Pipelines {
         let several = self.answered.len() + self.unreachable.len() > 1;
-        let mut all = Map::new();
+        let mut all = Pipelines::new();
         for (node, share) in self.answered {
-            let Value::Object(share) = share else { continue };
             for (name, mut pipeline) in share {
-                if several {
-                    pipeline["node"] = node.as_str().into();
-                }
-                match all.get_mut(&name) {
-                    Some(known) => add(known, &pipeline),
-                    None => drop(all.insert(name, pipeline)),
+                pipeline.node = several.then(|| node.clone());
+                match all.entry(name) {
+                    Entry::Occupied(mut known) => add(known.get_mut(), pipeline),
+                    Entry::Vacant(place) => drop(place.insert(pipeline)),
                 }
             }
         }
         let silent = self.unreachable.join(", ");
         let why = if silent.is_empty() { "no member runs it yet".to_owned() } else { format!("no answer of {silent}") };
         for name in names.iter().filter(|_| several) {
-            let unknown = json!({
-                "state": "unknown", "in": 0, "out": 0, "failed": 0, "waiting": 0, "lag_s": 0.0, "error": why,
-            });
-            all.entry(name.as_str()).or_insert(unknown);
+            let unknown = || PipelineReport {
+                state: "unknown".to_owned(),
+                error: Some(why.clone()),
+                ..PipelineReport::default()
+            };
+            all.entry(name.clone()).or_insert_with(unknown);
         }
-        Value::Object(all)
+        all
     }
 }
 
 /// Adds the numbers of a pipeline that two members run for a moment, while it moves.
-fn add(known: &mut Value, other: &Value) {
-    for key in
-        ["in", "out", "filtered", "failed", "dead_letters", "looped", "ended_early", "retried", "dropped", "waiting"]
-    {
-        let sum =
-            [&*known, other].map(|it| it.get(key).and_then(Value::as_u64).unwrap_or_default()).iter().sum::<u64>();
-        known[key] = sum.into();
+fn add(known: &mut PipelineReport, other: PipelineReport) {
+    for (sum, more) in [
+        (&mut known.taken, other.taken),
+        (&mut known.delivered, other.delivered),
+        (&mut known.filtered, other.filtered),
+        (&mut known.failed, other.failed),
+        (&mut known.dead_letters, other.dead_letters),
+        (&mut known.looped, other.looped),
+        (&mut known.ended_early, other.ended_early),
+        (&mut known.retried, other.retried),
+        (&mut known.dropped, other.dropped),
+        (&mut known.waiting, other.waiting),
+    ] {
+        *sum = sum.saturating_add(more);
     }
     // The older of both times: the counts are sums.
-    let since = [&*known, other].iter().filter_map(|it| it.get("since")?.as_str()).min().map(str::to_owned);
-    if let Some(since) = since {
-        known["since"] = since.into();
-    }
-    let lag = [&*known, other].map(|it| it.get("lag_s").and_then(Value::as_f64).unwrap_or_default());
-    known["lag_s"] = lag[0].max(lag[1]).into();
-    if known.get("error").is_none_or(Value::is_null) {
-        for key in ["error", "state", "node"] {
-            known[key] = other.get(key).cloned().unwrap_or_default();
-        }
+    known.since = [known.since.take(), other.since].into_iter().flatten().min();
+    known.lag_s = known.lag_s.max(other.lag_s);
+    if known.error.is_none() {
+        (known.error, known.state, known.node) = (other.error, other.state, other.node);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{from_value, json, to_value};
+
     use super::*;
 
     #[test]
     fn pipelines_of_all_members_are_one_object() {
         let one = json!({ "hot": { "in": 3, "lag_s": 1.5, "state": "running", "since": "2026-02", "error": null } });
         let other = json!({ "hot": { "in": 4, "lag_s": 0.5, "state": "retrying", "since": "2026-01", "error": "db" }, "cold": { "in": 1 } });
-        let answered = vec![("a".to_owned(), one), ("b".to_owned(), other)];
-        let all = Shares { answered, unreachable: vec!["c".to_owned()] }.pipelines(&["lost".to_owned()]);
+        let answered = [("a", one), ("b", other)].map(|(node, share)| (node.to_owned(), from_value(share).unwrap()));
+        let shares = Shares { answered: answered.into(), unreachable: vec!["c".to_owned()] };
+        let all = to_value(shares.pipelines(&["lost".to_owned()])).unwrap();
         assert_eq!((&all["hot"]["in"], &all["hot"]["lag_s"]), (&7.into(), &1.5.into()), "{all}");
         assert_eq!((&all["hot"]["state"], &all["hot"]["node"]), (&"retrying".into(), &"b".into()), "{all}");
         assert_eq!((&all["hot"]["since"], &all["cold"]["node"]), (&"2026-01".into(), &"b".into()));

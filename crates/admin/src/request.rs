@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidegate_units::percent::escape;
 
 use crate::invalid::InvalidRequest;
 
@@ -110,20 +111,6 @@ pub(crate) fn with_name(route: &str, name: &str) -> String {
     let Some((before, rest)) = route.split_once('{') else { return route.to_owned() };
     let behind = rest.split_once('}').map_or("", |(_, behind)| behind);
     format!("{before}{}{behind}", escape(name))
-}
-
-/// A name as one part of a path.
-fn escape(name: &str) -> String {
-    use std::fmt::Write as _;
-    let mut escaped = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tidegate_admin::{
-    ClientEntry, ClientsRequest, KickRequest, MeterRequest, PipelineOrder, SlowClient, Story, StoryEvent, Subject,
-    TenantUsage, WhyRequest,
+    ClientEntry, ClientsRequest, KickRequest, MeterRequest, PipelineOrder, Pipelines, SlowClient, Story, StoryEvent,
+    Subject, TenantUsage, WhyRequest,
 };
 use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Members, NO_CLUSTER, reason_entry};
 use tidegate_console::{Phase, StatusSource as _, Unavailable};
@@ -96,11 +96,11 @@ impl Control for BrokerStatus {
         Ok(())
     }
 
-    fn hub(&self) -> Result<serde_json::Value, ControlError> {
+    fn hub(&self) -> Result<Pipelines, ControlError> {
         match self.parts().pipelines() {
             Some(pipelines) => pipelines.view(self.handle()),
             None if self.phase() == Phase::Starting => Err(self.no_answer()),
-            None => Ok(serde_json::Value::Object(serde_json::Map::new())),
+            None => Ok(Pipelines::new()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
-use tidegate_admin::PipelineOrder;
+use tidegate_admin::{PipelineOrder, Pipelines};
 use tidegate_config::Config;
 use tidegate_console::Status;
 use tidegate_console::api::ControlError;
@@ -66,7 +66,7 @@ pub trait PipelinesPart: Part {
     ///
     /// # Errors
     /// When the node does not answer.
-    fn view(&self, node: Option<&NodeHandle>) -> Result<Value, ControlError>;
+    fn view(&self, node: Option<&NodeHandle>) -> Result<Pipelines, ControlError>;
 
     /// The condition that the start of the broker waits for, in one line. Never waits.
     fn start_waits_for(&self) -> Option<String>;

@@ -6,12 +6,10 @@ use std::time::{Instant, SystemTime};
 
 use tidegate_bus::{Address, Bus};
 use tidegate_config::Config;
-use tidegate_console::{
-    AdmissionStatus, Phase, QuicCounters, Shell, Status, StatusSource, TenantMeter, TenantNumbers, Unavailable,
-};
+use tidegate_console::{AdmissionStatus, Phase, Status, StatusSource, TenantMeter, TenantNumbers, Unavailable};
 use tidegate_engine::{TenantId, Usage};
 use tidegate_identity::access::Tenancy;
-use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
+use tidegate_node::{BanOrigin, NodeHandle, NodeReport, TenantHoldings};
 
 use crate::brokers::broker_status;
 use crate::drain::Drain;
@@ -195,9 +193,9 @@ impl StatusSource for BrokerStatus {
             return Ok(status);
         }
         let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
-        let lists = self.node.get().map(NodeHandle::revocation_lists).unwrap_or_default();
         status.shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
-        status.shell = shell(&report, lists);
+        status.shell = report.shell;
+        status.revocation = self.node.get().map(NodeHandle::revocation_lists).unwrap_or_default();
         status.admission = admission(&report);
         status.fleet = self.fleet_brokers();
         status.tenants = self.tenancy.get().map(tenants).unwrap_or_default();
@@ -239,51 +237,5 @@ fn admission(report: &NodeReport) -> AdmissionStatus {
         overloaded: it.overloaded,
         events_recorded: report.flight.recorded,
         events_suppressed: report.flight.suppressed,
-    }
-}
-
-fn shell(report: &NodeReport, lists: RevocationLists) -> Shell {
-    let shell = &report.shell;
-    Shell {
-        turns: shell.turns,
-        reads: shell.reads,
-        writes: shell.writes,
-        writes_blocked: shell.writes_blocked,
-        accepted: shell.accepted,
-        refused_full: shell.refused_full,
-        refused_by_engine: shell.refused_by_engine,
-        accept_exhausted: shell.accept_exhausted,
-        accept_failed: shell.accept_failed,
-        handed_over: shell.handed_over,
-        tls_handshakes: shell.tls_handshakes,
-        crls: lists.lists,
-        crls_outdated: lists.outdated,
-        crl_next_update: lists.next_update,
-        tls_resumed: shell.tls_resumed,
-        tls_failed: shell.tls_failed,
-        tls_refused_full: shell.tls_refused_full,
-        relayed: shell.relayed,
-        relays_ended: shell.relays_ended,
-        relays_failed: shell.relays_failed,
-        moved: shell.moved,
-        continued: shell.continued,
-        not_continued: shell.not_continued,
-        proxy_refused: shell.proxy_refused,
-        websocket_refused: shell.websocket_refused,
-        websocket_violations: shell.websocket_violations,
-        quic: QuicCounters {
-            begun: shell.quic_begun,
-            failed: shell.quic_failed,
-            retries: shell.quic_retries,
-            deferred: shell.quic_deferred,
-            moved: shell.quic_moved,
-            datagrams_in: shell.quic_datagrams_in,
-            sends: shell.quic_sends,
-            sends_blocked: shell.quic_sends_blocked,
-            passed_on: shell.quic_passed_on,
-            dropped: shell.quic_dropped,
-        },
-        closed_unflushed: shell.closed_unflushed,
-        memory_trims: shell.memory_trims,
     }
 }

@@ -111,11 +111,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn both_sides_mean_the_same_bounds() {
-        assert_eq!(tidegate_store::SYNC_BOUNDS_MICROSECONDS, tidegate_console::SYNC_BOUNDS_MICROSECONDS);
-    }
-
     fn opened(disk: &SimulatedDisk, min_free_bytes: u64) -> Store {
         let settings = Settings { durability: Durability::Commit, min_free_bytes, ..Settings::default() };
         open(Arc::new(disk.clone()), settings, keep_all()).unwrap().store

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tidegate_units::percent::unescape;
+
 /// A lease that outlasts elections among servers of NATS and short breaks of a network.
 pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(10);
 
@@ -224,21 +226,6 @@ fn credentials(text: &str) -> Result<Credentials, AddressError> {
         return Err(AddressError::Credentials);
     }
     Ok(Credentials { user, password })
-}
-
-/// Percent-encoding (RFC 3986, section 2.1).
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

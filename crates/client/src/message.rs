@@ -52,6 +52,25 @@ pub struct Message {
     pub delivery: Option<Delivery>,
 }
 
+impl Message {
+    /// A message of QoS 0 that is not retained and has no properties.
+    pub fn new(topic: TopicNameBuf, payload: impl Into<Vec<u8>>) -> Self {
+        Self {
+            topic,
+            payload: payload.into(),
+            qos: QoS::AtMostOnce,
+            retain: false,
+            dup: false,
+            packet_id: None,
+            properties: MessageProperties::default(),
+            subscription_identifiers: Vec::new(),
+            topic_alias: None,
+            marked: None,
+            delivery: None,
+        }
+    }
+}
+
 /// One delivery of a message of QoS 1 or 2, to be acknowledged. It is valid on the connection that delivered the
 /// message. On a later connection it has no effect, since the server delivers the message again there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

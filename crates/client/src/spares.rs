@@ -1,7 +1,5 @@
 //! Messages that their owner has given back: the next ones use their memory.
 
-use tidegate_mqtt::QoS;
-
 use crate::{Message, MessageProperties, TopicNameBuf};
 
 /// Number of messages that are kept at most, about as many as one read brings. Further messages are freed.
@@ -29,21 +27,7 @@ impl Spares {
 
     /// A message, all of whose fields are to be set.
     pub(crate) fn take(&mut self) -> Box<Message> {
-        self.0.pop().unwrap_or_else(|| {
-            Box::new(Message {
-                topic: TopicNameBuf::unset(),
-                payload: Vec::new(),
-                qos: QoS::AtMostOnce,
-                retain: false,
-                dup: false,
-                packet_id: None,
-                properties: MessageProperties::default(),
-                subscription_identifiers: Vec::new(),
-                topic_alias: None,
-                marked: None,
-                delivery: None,
-            })
-        })
+        self.0.pop().unwrap_or_else(|| Box::new(Message::new(TopicNameBuf::unset(), Vec::new())))
     }
 }
 

@@ -28,7 +28,6 @@ pub use api::changes::Operations;
 pub use protocols::{CoapNumbers, HttpNumbers};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
-    AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, Logins, Phase, PipelineNumbers, QuicCounters,
-    SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantMeter, TenantNumbers,
-    Unavailable,
+    AdmissionStatus, BridgeNumbers, ClusterNumbers, Phase, PipelineNumbers, Status, StatusSource, StoreCondition,
+    StoreNumbers, TenantMeter, TenantNumbers, Unavailable,
 };

@@ -3,7 +3,10 @@
 use std::time::SystemTime;
 
 use tidegate_admin::BrokerStatus;
+use tidegate_context::service::CoreFigures;
 use tidegate_engine::{Counters, Gauges, Reason, Usage};
+use tidegate_node::{RevocationLists, ShellCounters};
+use tidegate_store::SYNC_BOUNDS_MICROSECONDS;
 
 use crate::protocols::{CoapNumbers, HttpNumbers};
 
@@ -16,94 +19,6 @@ pub enum Phase {
     Ready,
     /// It is stopping; new clients are better sent elsewhere.
     Stopping,
-}
-
-/// Counters of a broker's event loops and listeners.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shell {
-    /// Turns of event loops.
-    pub turns: u64,
-    /// Reads from sockets.
-    pub reads: u64,
-    /// Writes to sockets.
-    pub writes: u64,
-    /// Writes that the socket did not take completely.
-    pub writes_blocked: u64,
-    /// Connections accepted by listeners.
-    pub accepted: u64,
-    /// Connections refused because of the broker's limit.
-    pub refused_full: u64,
-    /// Connections that the engine refused before their first byte.
-    pub refused_by_engine: u64,
-    /// Times that a connection could not be accepted for lack of files or memory.
-    pub accept_exhausted: u64,
-    /// Times that the next connection could not be accepted.
-    pub accept_failed: u64,
-    /// Connections handed to the home shard of their client.
-    pub handed_over: u64,
-    /// TLS handshakes completed, those by a ticket included.
-    pub tls_handshakes: u64,
-    /// Lists of revoked certificates in use.
-    pub crls: u64,
-    /// Of these, lists older than their own next update.
-    pub crls_outdated: u64,
-    /// When the first of them is outdated, seconds since 1970; 0 without any.
-    pub crl_next_update: u64,
-    /// TLS handshakes completed by the ticket of an earlier one.
-    pub tls_resumed: u64,
-    /// TLS handshakes that failed, and sessions in which the client broke the protocol.
-    pub tls_failed: u64,
-    /// Connections closed at once because too many TLS handshakes were under way.
-    pub tls_refused_full: u64,
-    /// Clients relayed to their home, an orchestrator elsewhere.
-    pub relayed: u64,
-    /// Of these, the ended ones.
-    pub relays_ended: u64,
-    /// Clients refused because their home could not be reached.
-    pub relays_failed: u64,
-    /// Connections that have left this node for the new home of their client.
-    pub moved: u64,
-    /// Connections that have come from another node and continue here.
-    pub continued: u64,
-    /// Connections that have come from another node and were refused.
-    pub not_continued: u64,
-    /// Connections closed because of their header of the PROXY protocol, or for want of one.
-    pub proxy_refused: u64,
-    /// WebSocket handshakes refused.
-    pub websocket_refused: u64,
-    /// WebSocket connections closed because the client broke that protocol.
-    pub websocket_violations: u64,
-    /// QUIC handshakes and datagrams.
-    pub quic: QuicCounters,
-    /// Connections closed with output unwritten, because the time for it was over.
-    pub closed_unflushed: u64,
-    /// Times that memory was given back after a peak.
-    pub memory_trims: u64,
-}
-
-/// Counters of QUIC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QuicCounters {
-    /// Connections begun, those whose handshake failed included.
-    pub begun: u64,
-    /// Handshakes that failed, and connections in which the client broke the protocol.
-    pub failed: u64,
-    /// Clients that were asked to prove their address first.
-    pub retries: u64,
-    /// Requests dropped because too many handshakes were under way; clients repeat them.
-    pub deferred: u64,
-    /// Times that a client went on from another address or port.
-    pub moved: u64,
-    /// Datagrams received.
-    pub datagrams_in: u64,
-    /// System calls that sent datagrams.
-    pub sends: u64,
-    /// Of these, writes that the socket did not take at once.
-    pub sends_blocked: u64,
-    /// Datagrams handed to the shard of their connection.
-    pub passed_on: u64,
-    /// Datagrams dropped because too many waited for that shard.
-    pub dropped: u64,
 }
 
 /// Counters and tables of the admission of connections.
@@ -130,33 +45,6 @@ pub struct AdmissionStatus {
     /// Events that they only counted.
     pub events_suppressed: u64,
 }
-
-/// Outcomes of clients that were asked who they are. All zero where no client is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Logins {
-    /// Let in.
-    pub allowed: u64,
-    /// Refused.
-    pub refused: u64,
-    /// Refused because no provider answered in time.
-    pub unavailable: u64,
-    /// Answered from memory.
-    pub cache_hits: u64,
-    /// Answered together with another that was the same.
-    pub coalesced: u64,
-    /// Found no room to wait.
-    pub overflowed: u64,
-    /// Waited too long.
-    pub late: u64,
-    /// Waiting now.
-    pub waiting: u64,
-    /// Remembered now.
-    pub remembered: u64,
-}
-
-/// Upper bounds of the histogram of sync times, microseconds; the last bucket has none.
-pub const SYNC_BOUNDS_MICROSECONDS: [u64; 11] =
-    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000];
 
 /// The operations that the store can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,51 +115,6 @@ pub struct StoreNumbers {
     pub slowed_groups: u64,
     /// Writes and syncs that the disk refused.
     pub failures: u64,
-}
-
-/// Counters of a gateway of mobile nodes and the services beside it; each is described with its metric.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CoreNumbers {
-    /// Active gateways in the last list of the manager of points of access.
-    pub gateways: u64,
-    /// Load reports sent by this gateway.
-    pub load_reports: u64,
-    /// Connection reports sent by this gateway.
-    pub connection_reports: u64,
-    /// Contexts of nodes sent by this gateway.
-    pub context_reports: u64,
-    /// Nodes that were pinged, in rounds that are over.
-    pub pings: u64,
-    /// Pongs that came within the window.
-    pub pongs: u64,
-    /// Pongs that came after the window, and were discarded.
-    pub late_pongs: u64,
-    /// Nodes that this gateway was asked to send elsewhere.
-    pub handovers: u64,
-    /// Handovers that the manager of points of access in this process has decided.
-    pub handovers_decided: u64,
-    /// Changes of the groups of nodes that this gateway has made.
-    pub group_changes: u64,
-    /// Contexts that group definers in this process have looked at.
-    pub contexts_evaluated: u64,
-    /// Changes of groups that they have advertised.
-    pub advertisements: u64,
-    /// Messages for applications that were put on the bus.
-    pub records_out: u64,
-    /// Messages for applications that the bus did not take; an alarm should watch it.
-    pub records_refused: u64,
-    /// Appends of such messages that were tried once more.
-    pub records_retried: u64,
-    /// Messages for applications that wait for the bus now.
-    pub records_waiting: u64,
-    /// Records of applications that were given to the broker, for nodes.
-    pub records_in: u64,
-    /// Records of applications that were no messages, and were put into `RejectedRecords`; an alarm should watch it.
-    pub records_rejected: u64,
-    /// Records of applications whose time was over when they were read.
-    pub records_expired: u64,
-    /// Contexts, advertisements and records that this process could not use, by cause.
-    pub left_out: [(&'static str, u64); 9],
 }
 
 /// The state of a node in its cluster.
@@ -415,15 +258,17 @@ pub struct Status {
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// Counters of event loops and listeners.
-    pub shell: Shell,
+    pub shell: ShellCounters,
+    /// The lists of revoked certificates that its listeners use.
+    pub revocation: RevocationLists,
     /// Figures of the admission of connections.
     pub admission: AdmissionStatus,
-    /// Outcomes of clients that were asked who they are.
-    pub logins: Logins,
+    /// Outcomes of clients that were asked who they are. All zero where no client is.
+    pub logins: tidegate_auth::Counters,
     /// Its place in its cluster, where it is a node of one.
     pub cluster: Option<ClusterNumbers>,
     /// Its core for mobile nodes, where it is a gateway.
-    pub core: Option<CoreNumbers>,
+    pub core: Option<CoreFigures>,
     /// Figures of the store, if there is one.
     pub store: Option<StoreNumbers>,
     /// The brokers of an orchestrator.
@@ -455,9 +300,10 @@ impl Status {
             counters: Counters::default(),
             gauges: Gauges::default(),
             slow_sessions: 0,
-            shell: Shell::default(),
+            shell: ShellCounters::default(),
+            revocation: RevocationLists::default(),
             admission: AdmissionStatus::default(),
-            logins: Logins::default(),
+            logins: tidegate_auth::Counters::default(),
             cluster: None,
             core: None,
             store: None,

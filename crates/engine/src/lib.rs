@@ -149,6 +149,7 @@ pub use event::{
 pub use events::clients::{ClientQuery, ClientSummary};
 pub use events::counters::{Counters, Gauges};
 pub use events::reason::{REASONS, Reason};
+pub use events::sums::{Highest, Sum};
 pub use ids::{
     ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions,
     PrincipalId, ShardId, ShardPosition, TenantId, partition_of,

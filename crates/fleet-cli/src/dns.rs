@@ -182,12 +182,9 @@ fn name_server(text: &str) -> Result<NameServer, DnsFlagError> {
 
 /// Answers until it is stopped.
 pub fn run(args: &Args) -> Exit {
-    let log = match Log::start(LogLevel::Info, LogFormat::Text) {
+    let log = match Log::of_command(LogLevel::Info, LogFormat::Text) {
         Ok(log) => log,
-        Err(error) => {
-            report(&format_args!("cannot start the thread that writes the log: {error}"));
-            return Exit::Failure;
-        }
+        Err(exit) => return exit,
     };
     let outcome = serve(args);
     log.flush();

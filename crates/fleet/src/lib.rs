@@ -10,7 +10,6 @@ pub mod fleet_file;
 pub mod level;
 pub mod load;
 pub mod manage;
-mod percent;
 pub mod provider;
 mod secret_file;
 pub mod simulate;

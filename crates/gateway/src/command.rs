@@ -78,12 +78,9 @@ pub fn run(args: &Args) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    let log = match Log::start(config.log.level, config.log.format) {
+    let log = match Log::of_command(config.log.level, config.log.format) {
         Ok(log) => log,
-        Err(error) => {
-            report(&format_args!("cannot start the thread that writes the log: {error}"));
-            return Exit::Failure;
-        }
+        Err(exit) => return exit,
     };
     if !tidegate_config::context::has_shared_bus(&config) {
         report(

@@ -184,20 +184,12 @@ mod tests {
     #[test]
     fn an_event_is_one_line_of_data_whatever_the_payload() {
         let message = |payload: &[u8]| Message {
-            topic: TopicNameBuf::new("a/b").unwrap(),
-            payload: payload.to_vec(),
             qos: QoS::AtLeastOnce,
-            retain: false,
-            dup: false,
-            packet_id: None,
             properties: MessageProperties {
                 user_properties: vec![("k".to_owned(), "v".to_owned())],
                 ..MessageProperties::default()
             },
-            subscription_identifiers: Vec::new(),
-            topic_alias: None,
-            marked: None,
-            delivery: None,
+            ..Message::new(TopicNameBuf::new("a/b").unwrap(), payload)
         };
         let text = encode(&message(b"one\n\ntwo"), 7);
         assert_eq!(

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use tidegate_client::{MessageProperties, Publish, QoS, TopicNameBuf};
+use tidegate_units::percent::unescape;
 
 use crate::request_error::RequestError;
 
@@ -45,17 +46,7 @@ pub(crate) struct Fields {
 
 /// The text of a part of a URL; `None` when its escapes are no UTF-8.
 pub(crate) fn decoded(text: &str, plus_is_space: bool) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push(match byte {
-            b'%' => digit(rest.next())? << 4 | digit(rest.next())?,
-            b'+' if plus_is_space => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    if plus_is_space { unescape(&text.replace('+', " ")) } else { unescape(text) }
 }
 
 /// The parameters of a query.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use tidegate_terminal::{Exit, report};
 use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -62,6 +63,17 @@ impl Log {
         #[cfg(debug_assertions)]
         panics::panic_for_a_test()?;
         Ok(log)
+    }
+
+    /// The same for a command, which ends with a reported failure where the log cannot start.
+    ///
+    /// # Errors
+    /// The exit of the command.
+    pub fn of_command(level: LogLevel, format: LogFormat) -> Result<Self, Exit> {
+        Self::start(level, format).map_err(|error| {
+            report(&format_args!("cannot start the thread that writes the log: {error}"));
+            Exit::Failure
+        })
     }
 
     /// Logs as much as this from now on.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_engine::{Counters, Gauges, Reason, ShardId, TenantId, Usage};
+use tidegate_engine::{Counters, Gauges, Highest, Reason, ShardId, Sum, TenantId, Usage, summed};
 
 use crate::admission::AdmissionReport;
 use crate::flight::FlightCounters;
@@ -33,137 +33,97 @@ impl AcceptRefusals {
     pub fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> {
         Self::REASONS.into_iter().zip(self.0)
     }
+}
+
+impl Sum for AcceptRefusals {
+    const NONE: Self = Self(Sum::NONE);
 
     fn add(&mut self, other: &Self) {
-        for (mine, more) in self.0.iter_mut().zip(other.0) {
-            *mine += more;
-        }
+        self.0.add(&other.0);
     }
 }
 
-/// Counters of a shard's shell; they only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShellCounters {
-    /// Turns of the event loop.
-    pub turns: u64,
-    /// Reads from sockets.
-    pub reads: u64,
-    /// Writes to sockets.
-    pub writes: u64,
-    /// Writes that the socket did not take completely.
-    pub writes_blocked: u64,
-    /// The most writes to sockets in one turn.
-    pub most_writes: u64,
-    /// Connections accepted by listeners.
-    pub accepted: u64,
-    /// Connections refused because of the node's limit of connections.
-    pub refused_full: u64,
-    /// Connections refused by the limits of addresses and listeners, by bans and for overload.
-    pub refused: AcceptRefusals,
-    /// Connections that the engine refused before their first byte.
-    pub refused_by_engine: u64,
-    /// Times that a connection could not be accepted for lack of files or memory.
-    pub accept_exhausted: u64,
-    /// Times that accepting failed for the one connection that was next.
-    pub accept_failed: u64,
-    /// Connections handed to the home shard of their client.
-    pub handed_over: u64,
-    /// Connections taken in as home shard.
-    pub adopted: u64,
-    /// Clients relayed to their home, an orchestrator elsewhere.
-    pub relayed: u64,
-    /// Relays that have ended.
-    pub relays_ended: u64,
-    /// Clients refused because their home could not be reached.
-    pub relays_failed: u64,
-    /// Connections that have left this home for another.
-    pub moved: u64,
-    /// Connections that have left another home and continue here.
-    pub continued: u64,
-    /// Connections that have left another home and were refused here.
-    pub not_continued: u64,
-    /// Connections closed because of their header of the PROXY protocol, or for want of one.
-    pub proxy_refused: u64,
-    /// Completed TLS handshakes, resumed ones included.
-    pub tls_handshakes: u64,
-    /// TLS handshakes completed by the ticket of an earlier one.
-    pub tls_resumed: u64,
-    /// TLS handshakes that failed, and sessions in which the client broke the protocol.
-    pub tls_failed: u64,
-    /// Connections closed at once because too many TLS handshakes were under way.
-    pub tls_refused_full: u64,
-    /// WebSocket handshakes refused.
-    pub websocket_refused: u64,
-    /// WebSocket connections closed because the client broke that protocol.
-    pub websocket_violations: u64,
-    /// Begun QUIC connections, failed handshakes included.
-    pub quic_begun: u64,
-    /// QUIC handshakes that failed, and connections in which the client broke the protocol.
-    pub quic_failed: u64,
-    /// Clients that were asked to prove their address before a QUIC handshake.
-    pub quic_retries: u64,
-    /// Requests for a QUIC connection that were dropped because too many handshakes were under way; clients repeat
-    /// them.
-    pub quic_deferred: u64,
-    /// Times that a QUIC client went on from another address or port.
-    pub quic_moved: u64,
-    /// Datagrams received by QUIC sockets.
-    pub quic_datagrams_in: u64,
-    /// System calls that sent datagrams of QUIC connections.
-    pub quic_sends: u64,
-    /// Sends that the socket did not take at once.
-    pub quic_sends_blocked: u64,
-    /// Datagrams handed to the shard of their connection.
-    pub quic_passed_on: u64,
-    /// Datagrams dropped because too many waited for that shard.
-    pub quic_dropped: u64,
-    /// Connections closed although output was waiting, because the limit for flushing it had passed.
-    pub closed_unflushed: u64,
-    /// Times that memory was given back after a peak.
-    pub memory_trims: u64,
-}
-
-impl ShellCounters {
-    /// Adds another shard's numbers to these.
-    pub fn add(&mut self, other: &Self) {
-        self.turns += other.turns;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.writes_blocked += other.writes_blocked;
-        self.most_writes = self.most_writes.max(other.most_writes);
-        self.accepted += other.accepted;
-        self.refused_full += other.refused_full;
-        self.refused.add(&other.refused);
-        self.refused_by_engine += other.refused_by_engine;
-        self.accept_exhausted += other.accept_exhausted;
-        self.accept_failed += other.accept_failed;
-        self.handed_over += other.handed_over;
-        self.adopted += other.adopted;
-        self.relayed += other.relayed;
-        self.relays_ended += other.relays_ended;
-        self.relays_failed += other.relays_failed;
-        self.moved += other.moved;
-        self.continued += other.continued;
-        self.not_continued += other.not_continued;
-        self.proxy_refused += other.proxy_refused;
-        self.tls_handshakes += other.tls_handshakes;
-        self.tls_resumed += other.tls_resumed;
-        self.tls_failed += other.tls_failed;
-        self.tls_refused_full += other.tls_refused_full;
-        self.websocket_refused += other.websocket_refused;
-        self.websocket_violations += other.websocket_violations;
-        self.quic_begun += other.quic_begun;
-        self.quic_failed += other.quic_failed;
-        self.quic_retries += other.quic_retries;
-        self.quic_deferred += other.quic_deferred;
-        self.quic_moved += other.quic_moved;
-        self.quic_datagrams_in += other.quic_datagrams_in;
-        self.quic_sends += other.quic_sends;
-        self.quic_sends_blocked += other.quic_sends_blocked;
-        self.quic_passed_on += other.quic_passed_on;
-        self.quic_dropped += other.quic_dropped;
-        self.closed_unflushed += other.closed_unflushed;
-        self.memory_trims += other.memory_trims;
+summed! {
+    /// Counters of a shard's shell; they only grow.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ShellCounters {
+        /// Turns of the event loop.
+        pub turns: u64,
+        /// Reads from sockets.
+        pub reads: u64,
+        /// Writes to sockets.
+        pub writes: u64,
+        /// Writes that the socket did not take completely.
+        pub writes_blocked: u64,
+        /// The most writes to sockets in one turn.
+        pub most_writes: Highest,
+        /// Connections accepted by listeners.
+        pub accepted: u64,
+        /// Connections refused because of the node's limit of connections.
+        pub refused_full: u64,
+        /// Connections refused by the limits of addresses and listeners, by bans and for overload.
+        pub refused: AcceptRefusals,
+        /// Connections that the engine refused before their first byte.
+        pub refused_by_engine: u64,
+        /// Times that a connection could not be accepted for lack of files or memory.
+        pub accept_exhausted: u64,
+        /// Times that accepting failed for the one connection that was next.
+        pub accept_failed: u64,
+        /// Connections handed to the home shard of their client.
+        pub handed_over: u64,
+        /// Connections taken in as home shard.
+        pub adopted: u64,
+        /// Clients relayed to their home, an orchestrator elsewhere.
+        pub relayed: u64,
+        /// Relays that have ended.
+        pub relays_ended: u64,
+        /// Clients refused because their home could not be reached.
+        pub relays_failed: u64,
+        /// Connections that have left this home for another.
+        pub moved: u64,
+        /// Connections that have left another home and continue here.
+        pub continued: u64,
+        /// Connections that have left another home and were refused here.
+        pub not_continued: u64,
+        /// Connections closed because of their header of the PROXY protocol, or for want of one.
+        pub proxy_refused: u64,
+        /// Completed TLS handshakes, resumed ones included.
+        pub tls_handshakes: u64,
+        /// TLS handshakes completed by the ticket of an earlier one.
+        pub tls_resumed: u64,
+        /// TLS handshakes that failed, and sessions in which the client broke the protocol.
+        pub tls_failed: u64,
+        /// Connections closed at once because too many TLS handshakes were under way.
+        pub tls_refused_full: u64,
+        /// WebSocket handshakes refused.
+        pub websocket_refused: u64,
+        /// WebSocket connections closed because the client broke that protocol.
+        pub websocket_violations: u64,
+        /// Begun QUIC connections, failed handshakes included.
+        pub quic_begun: u64,
+        /// QUIC handshakes that failed, and connections in which the client broke the protocol.
+        pub quic_failed: u64,
+        /// Clients that were asked to prove their address before a QUIC handshake.
+        pub quic_retries: u64,
+        /// Requests for a QUIC connection that were dropped because too many handshakes were under way; clients repeat
+        /// them.
+        pub quic_deferred: u64,
+        /// Times that a QUIC client went on from another address or port.
+        pub quic_moved: u64,
+        /// Datagrams received by QUIC sockets.
+        pub quic_datagrams_in: u64,
+        /// System calls that sent datagrams of QUIC connections.
+        pub quic_sends: u64,
+        /// Sends that the socket did not take at once.
+        pub quic_sends_blocked: u64,
+        /// Datagrams handed to the shard of their connection.
+        pub quic_passed_on: u64,
+        /// Datagrams dropped because too many waited for that shard.
+        pub quic_dropped: u64,
+        /// Connections closed although output was waiting, because the limit for flushing it had passed.
+        pub closed_unflushed: u64,
+        /// Times that memory was given back after a peak.
+        pub memory_trims: u64,
     }
 }
 
@@ -229,8 +189,7 @@ impl NodeReport {
             self.users.entry(user.clone()).or_default().add(&counted(usage));
         }
         self.shell.add(&other.shell);
-        self.flight.recorded += other.flight.recorded;
-        self.flight.suppressed += other.flight.suppressed;
+        self.flight.add(&other.flight);
     }
 
     /// Adds one shard.
@@ -245,8 +204,7 @@ impl NodeReport {
         }
         self.slow_sessions += report.slow_sessions;
         self.shell.add(&report.shell);
-        self.flight.recorded += report.flight.recorded;
-        self.flight.suppressed += report.flight.suppressed;
+        self.flight.add(&report.flight);
         self.lag_ms = self.lag_ms.max(report.lag_ms);
         self.shards.push(report);
     }

@@ -1,5 +1,5 @@
-//! The one reader of `/proc`: processes, cgroups, and the names of the machine. Where there is no `/proc`, nothing is
-//! found.
+//! The one reader of `/proc`: processes, cgroups, and the names of the machine; and where programs are. Where there is no
+//! `/proc`, nothing of it is found.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -7,6 +7,7 @@ use std::path::Path;
 
 mod cgroups;
 mod process;
+pub mod program;
 
 pub use cgroups::{LEAST_QUOTA_US, Mounts, PERIOD_US, quota_us};
 pub use process::{Stat, marked, processes};

@@ -1,6 +1,7 @@
 //! Checks from outside without a load: retained values, and whether subscriptions work.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mio::Token;
@@ -21,6 +22,8 @@ use crate::world::{Mood, World};
 const VISITOR: Token = Token(usize::MAX / 2);
 /// Answers to PINGREQ before the absence of something counts.
 const ROUND_TRIPS: u32 = 2;
+/// How many new clients look at the retained values of a home before it counts as one that gives none.
+const VISITS: usize = 3;
 /// Between two messages that show whether a bridge carries.
 const BETWEEN_CROSSINGS: Duration = Duration::from_millis(50);
 
@@ -98,6 +101,35 @@ impl Look {
             Self::At(place) | Self::BehindABridge(place) => Some(place),
         }
     }
+}
+
+/// Compares the retained values at each of these homes with the books, and with each other. `unanswered` words that a new
+/// client gets none at a home, and what its servers said.
+pub(crate) fn retained_everywhere(
+    world: &mut World,
+    homes: Range<usize>,
+    (limit, patience): (Duration, Duration),
+    mut unanswered: impl FnMut(usize) -> (String, Vec<String>),
+) -> Result<(), Failure> {
+    let mut seen = Vec::new();
+    for home in homes {
+        let mut values = None;
+        // A member may move a client that has just come, which then connects again.
+        for _ in 0..VISITS {
+            let name = format!("visitor-{}", world.ledger.tick());
+            values = retained(world, name, Look::At(home), limit, patience)?;
+            if values.is_some() {
+                break;
+            }
+        }
+        if values.is_none() {
+            let (text, said) = unanswered(home);
+            world.ledger.findings.add(Finding::Unanswered, text, said);
+        }
+        seen.extend(values);
+    }
+    world.ledger.compare_retained(&seen, workload::retained_name);
+    Ok(())
 }
 
 /// Connects a new client, compares the retained values that it gets with the books, and gives them: the number of the

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
-use tidegate_admin::GetHub;
+use tidegate_admin::{GetHub, PipelineReport};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 use super::About;
@@ -22,7 +21,7 @@ pub(super) fn run(about: &About) -> Exit {
         }
     };
     let Some(pipeline) = answer.get(&about.name) else {
-        let names: Vec<String> = answer.as_object().into_iter().flatten().map(|(name, _)| shown(name)).collect();
+        let names: Vec<String> = answer.keys().map(|name| shown(name)).collect();
         let known =
             if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
         report(&format_args!("no pipeline `{}` runs here: {known}", shown(&about.name)));
@@ -33,13 +32,12 @@ pub(super) fn run(about: &About) -> Exit {
 }
 
 /// The explanation for people.
-fn explained(name: &str, it: &Value) -> String {
-    let number = |of: &Value, key: &str| of.get(key).and_then(Value::as_u64).unwrap_or_default();
-    let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).map(shown);
-    let state = text(it, "state").unwrap_or_default();
-    let mut out = format!("pipeline {} is {state}", shown(name));
-    let _ = write!(out, "{}", text(it, "node").map(|node| format!(" at {node}")).unwrap_or_default());
-    let meaning = match state.as_str() {
+fn explained(name: &str, it: &PipelineReport) -> String {
+    let mut out = format!("pipeline {} is {}", shown(name), shown(&it.state));
+    if let Some(node) = &it.node {
+        let _ = write!(out, " at {}", shown(node));
+    }
+    let meaning = match it.state.as_str() {
         "running" => "it takes messages and brings them to its sinks",
         "retrying" => "a sink or the source is away: messages wait, and it tries again",
         "paused" => "an operator has paused it: `tidegate hub resume NAME` has it go on",
@@ -47,42 +45,37 @@ fn explained(name: &str, it: &Value) -> String {
         _ => "no member that answers runs it",
     };
     let _ = writeln!(out, ": {meaning}");
-    if let Some(error) = text(it, "error") {
-        let _ = writeln!(out, "    why: {error}");
+    if let Some(error) = &it.error {
+        let _ = writeln!(out, "    why: {}", shown(error));
     }
-    let lag = it.get("lag_s").and_then(Value::as_f64).unwrap_or_default();
-    let waiting = number(it, "waiting");
-    let _ = writeln!(out, "    waiting: {waiting} messages, the oldest on its way for {lag:.1} s");
-    for sink in it.get("sinks").and_then(Value::as_array).into_iter().flatten() {
-        let name = text(sink, "name").unwrap_or_default();
-        let sink_name = if name == ARCHIVE { "for replays (`keep`)" } else { &*name };
-        let _ = write!(out, "    sink {sink_name}: {} records wait", number(sink, "waiting"));
-        match (text(sink, "error"), sink.get("last_error").filter(|last| last.is_object())) {
+    let _ = writeln!(out, "    waiting: {} messages, the oldest on its way for {:.1} s", it.waiting, it.lag_s);
+    for sink in &it.sinks {
+        let name = if sink.name == ARCHIVE { "for replays (`keep`)".to_owned() } else { shown(&sink.name) };
+        let _ = write!(out, "    sink {name}: {} records wait", sink.waiting);
+        match (&sink.error, &sink.last_error) {
             (Some(error), _) => {
-                let _ = writeln!(out, "; it takes none: {error}");
+                let _ = writeln!(out, "; it takes none: {}", shown(error));
             }
             (None, Some(last)) => {
-                let why = text(last, "why").unwrap_or_default();
-                let _ = writeln!(out, "; its last error was at {}: {why}", time(number(last, "at_ms")));
+                let _ = writeln!(out, "; its last error was at {}: {}", time(last.at_ms), shown(&last.why));
             }
             (None, None) => out.push_str("; it has had no error\n"),
         }
     }
-    let (failed, letters) = (number(it, "failed"), number(it, "dead_letters"));
-    let _ = writeln!(out, "    not delivered: {failed} messages, {letters} of them dead letters");
-    let looped = number(it, "looped");
-    if looped > 0 {
+    let _ = writeln!(out, "    not delivered: {} messages, {} of them dead letters", it.failed, it.dead_letters);
+    if it.looped > 0 {
+        let looped = it.looped;
         let _ = writeln!(
             out,
             "    in a loop: {looped} of them had passed 16 pipelines, which publish to topics of each other"
         );
     }
-    if let Some(last) = it.get("last_failure").filter(|last| last.is_object()) {
-        let (topic, why) = (text(last, "topic").unwrap_or_default(), text(last, "why").unwrap_or_default());
-        let _ = writeln!(out, "    the last at {}, topic {topic}: {why}", time(number(last, "at_ms")));
+    if let Some(last) = &it.last_failure {
+        let (at, topic, why) = (time(last.at_ms), shown(&last.topic), shown(&last.why));
+        let _ = writeln!(out, "    the last at {at}, topic {topic}: {why}");
     }
-    let dropped = number(it, "dropped");
-    if dropped > 0 {
+    if it.dropped > 0 {
+        let dropped = it.dropped;
         let _ = writeln!(
             out,
             "    dropped: {dropped} messages: of QoS 0 without room, or removed from the bus after `keep_for`"
@@ -93,7 +86,7 @@ fn explained(name: &str, it: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{from_value, json};
 
     use super::*;
 
@@ -108,7 +101,7 @@ mod tests {
                 { "name": "file", "waiting": 0, "error": null, "last_error": null }
             ],
         });
-        let text = explained("hot", &it);
+        let text = explained("hot", &from_value(it).unwrap());
         for said in [
             "pipeline hot is retrying:",
             "why: db: refused",

@@ -3,7 +3,6 @@
 mod files;
 mod hostname;
 mod listed;
-mod purpose;
 mod session;
 mod version1;
 

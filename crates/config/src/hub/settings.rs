@@ -13,6 +13,7 @@ use tidegate_hub::{
     NatsSourceSettings, PayloadGate, PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps,
     TopicFilterBuf, TopicsSettings,
 };
+use tidegate_units::percent::escape_except;
 
 use super::way::Way;
 use super::{CLIENT_PREFIX, PipelineError, client_ids};
@@ -448,11 +449,7 @@ fn usual_group(pipeline: &str) -> String {
 
 /// A text as a part of a name at NATS, which refuses some characters. Different texts stay different.
 fn escaped(text: &str) -> String {
-    let of = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(of).collect()
+    escape_except(text, b"_-")
 }
 
 /// The first line of a file.

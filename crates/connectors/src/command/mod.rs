@@ -7,9 +7,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
-use serde_json::Value;
 
-use tidegate_admin::{GetHub, PausePipeline, ReplayPipeline, ResumePipeline};
+use tidegate_admin::{GetHub, PausePipeline, Pipelines, ReplayPipeline, ResumePipeline};
 
 use tidegate_admin_cli::admin_client::{AdminArgs, json_line, shown};
 use tidegate_admin_cli::parse_time;
@@ -151,38 +150,36 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
-fn table(answer: &Value) -> String {
-    let Some(pipelines) = answer.as_object().filter(|pipelines| !pipelines.is_empty()) else {
+fn table(pipelines: &Pipelines) -> String {
+    if pipelines.is_empty() {
         return "there are no pipelines\n".to_owned();
-    };
+    }
     let mut text = format!(
         "{:<24} {:<10} {:>12} {:>12} {:>8} {:>10} {:>8}  counts since\n",
         "pipeline", "state", "in", "out", "failed", "waiting", "lag"
     );
     for (name, it) in pipelines {
-        let number = |key: &str| it.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let state = it.get("state").and_then(Value::as_str).unwrap_or_default();
-        let since = it.get("since").and_then(Value::as_str).map_or_else(|| "-".to_owned(), shown);
-        let lag = it.get("lag_s").and_then(Value::as_f64).unwrap_or_default();
+        let since = it.since.as_deref().map_or_else(|| "-".to_owned(), shown);
         let _ = writeln!(
             text,
-            "{:<24} {state:<10} {:>12} {:>12} {:>8} {:>10} {lag:>7.1}s  {since}",
+            "{:<24} {:<10} {:>12} {:>12} {:>8} {:>10} {:>7.1}s  {since}",
             shown(name),
-            number("in"),
-            number("out"),
-            number("failed"),
-            number("waiting"),
+            it.state,
+            it.taken,
+            it.delivered,
+            it.failed,
+            it.waiting,
+            it.lag_s,
         );
-        if let Some(error) = it.get("error").and_then(Value::as_str) {
+        if let Some(error) = &it.error {
             let _ = writeln!(text, "  {}", shown(error));
         }
-        let looped = number("looped");
-        if looped > 0 {
-            let _ =
-                writeln!(text, "  {looped} messages went round in a loop of pipelines: why pipeline {}", shown(name));
+        if it.looped > 0 {
+            let (looped, name) = (it.looped, shown(name));
+            let _ = writeln!(text, "  {looped} messages went round in a loop of pipelines: why pipeline {name}");
         }
-        let early = number("ended_early");
-        if early > 0 {
+        if it.ended_early > 0 {
+            let early = it.ended_early;
             let _ = writeln!(
                 text,
                 "  {early} windows ended early, as more messages came than `window` lets wait: raise it"
@@ -194,7 +191,7 @@ fn table(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{from_value, json};
 
     use super::*;
 
@@ -204,7 +201,7 @@ mod tests {
             "state": "retrying", "in": 10, "out": 7, "failed": 1, "waiting": 2, "lag_s": 1.25, "error": "db: refused",
             "since": "2026-01-02T03:04:05.678Z", "looped": 3, "ended_early": 2
         } });
-        let text = table(&answer);
+        let text = table(&from_value(answer).unwrap());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();
@@ -212,6 +209,6 @@ mod tests {
         assert_eq!(lines[2].trim(), "db: refused");
         assert!(lines[3].starts_with("  3 messages went round"), "{text}");
         assert!(lines[4].starts_with("  2 windows ended early"), "{text}");
-        assert_eq!(table(&json!({})), "there are no pipelines\n");
+        assert_eq!(table(&Pipelines::new()), "there are no pipelines\n");
     }
 }

@@ -62,12 +62,9 @@ pub(super) fn run(args: &Args) -> Exit {
             return Exit::Usage;
         }
     };
-    let log = match Log::start(config.log.level, config.log.format) {
+    let log = match Log::of_command(config.log.level, config.log.format) {
         Ok(log) => log,
-        Err(error) => {
-            report(&format_args!("cannot start the thread that writes the log: {error}"));
-            return Exit::Failure;
-        }
+        Err(exit) => return exit,
     };
     let outcome = serve(&config, settings, &origin.member);
     log.flush();

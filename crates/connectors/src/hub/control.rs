@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-use tidegate_admin::{PipelineCommand, PipelineOrder};
+use tidegate_admin::{FailedMessage, PipelineCommand, PipelineOrder, PipelineReport, Pipelines, SinkError, SinkReport};
 use tidegate_administration::{Part, PipelinesPart};
 use tidegate_console::api::ControlError;
 use tidegate_console::{PipelineNumbers, Status, Unavailable};
@@ -27,7 +26,7 @@ impl Part for HubPart {
 }
 
 impl PipelinesPart for HubPart {
-    fn view(&self, node: Option<&NodeHandle>) -> Result<Value, ControlError> {
+    fn view(&self, node: Option<&NodeHandle>) -> Result<Pipelines, ControlError> {
         let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
         // A hub without a broker has no node: its broker knows the queue.
         let sessions = match node {
@@ -65,43 +64,46 @@ impl PipelinesPart for HubPart {
     }
 }
 
-/// An object from pipeline to its numbers. `queued` says how much waits at the broker for a client id.
-fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
+/// The reports of pipelines. `queued` says how much waits at the broker for a client id.
+fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Pipelines {
     let one = |pipeline: &PipelineStatus| {
         let numbers = pipeline.numbers;
         let held = u64::try_from(pipeline.held).unwrap_or(u64::MAX);
-        let value = json!({
-            "state": pipeline.state.label(),
-            "since": rfc3339(pipeline.since),
-            "in": numbers.taken,
-            "out": numbers.delivered,
-            "filtered": numbers.filtered,
-            "failed": numbers.failed,
-            "dead_letters": numbers.dead_letters,
-            "looped": numbers.looped,
-            "ended_early": numbers.ended_early,
-            "retried": numbers.retried,
-            "batches": numbers.batches,
-            "batch_s": seconds(numbers.batch_ms),
-            "dropped": numbers.dropped,
-            "waiting": held + pipeline.waiting + queued(&pipeline.name),
-            "lag_s": seconds(pipeline.lag_ms),
-            "error": pipeline.error,
-            "sinks": pipeline.sinks.iter().map(sink).collect::<Vec<_>>(),
-            "last_failure": pipeline.last_failure.as_ref().map(failure),
-        });
-        (pipeline.name.clone(), value)
+        let report = PipelineReport {
+            node: None,
+            state: pipeline.state.label().to_owned(),
+            since: Some(rfc3339(pipeline.since)),
+            taken: numbers.taken,
+            delivered: numbers.delivered,
+            filtered: numbers.filtered,
+            failed: numbers.failed,
+            dead_letters: numbers.dead_letters,
+            looped: numbers.looped,
+            ended_early: numbers.ended_early,
+            retried: numbers.retried,
+            batches: numbers.batches,
+            batch_s: seconds(numbers.batch_ms),
+            dropped: numbers.dropped,
+            waiting: held + pipeline.waiting + queued(&pipeline.name),
+            lag_s: seconds(pipeline.lag_ms),
+            error: pipeline.error.clone(),
+            sinks: pipeline.sinks.iter().map(sink).collect(),
+            last_failure: pipeline.last_failure.as_ref().map(failure),
+        };
+        (pipeline.name.clone(), report)
     };
-    Value::Object(pipelines.iter().map(one).collect::<Map<_, _>>())
+    pipelines.iter().map(one).collect()
 }
 
-fn sink(sink: &SinkStatus) -> Value {
-    let last = sink.last_error.as_ref().map(|(at, why)| json!({ "at_ms": at, "why": why }));
-    json!({ "name": sink.name, "waiting": sink.waiting, "error": sink.error, "last_error": last })
+fn sink(sink: &SinkStatus) -> SinkReport {
+    let last_error = sink.last_error.as_ref().map(|(at, why)| SinkError { at_ms: *at, why: why.clone() });
+    let waiting = u64::try_from(sink.waiting).unwrap_or(u64::MAX);
+    SinkReport { name: sink.name.clone(), waiting, error: sink.error.clone(), last_error }
 }
 
-fn failure(failure: &LastFailure) -> Value {
-    json!({ "at_ms": failure.at, "topic": failure.topic, "why": failure.why, "dead_letter": failure.kept })
+fn failure(failure: &LastFailure) -> FailedMessage {
+    let (topic, why) = (failure.topic.clone(), failure.why.clone());
+    FailedMessage { at_ms: failure.at, topic, why, dead_letter: failure.kept }
 }
 
 /// Milliseconds as seconds.

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::Response;
 
 use super::answers::refusal;
@@ -26,10 +26,18 @@ impl<S: Send + Sync> FromRequest<S> for WholeBody {
     }
 }
 
-/// The answer to a body that does not say that it is JSON. A web page can send a form, but not this type, without being
-/// asked first whether it may.
-pub(super) fn not_json(headers: &HeaderMap) -> Option<Response> {
-    let is_json =
-        headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    (!is_json).then(|| refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send JSON with `Content-Type: application/json`"))
+/// A body that says that it is JSON. A web page can send a form, but not this type, without being asked first whether it
+/// may.
+pub(super) struct JsonBody(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+        let WholeBody(body) = WholeBody::from_request(request, state).await?;
+        let refused = || refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send JSON with `Content-Type: application/json`");
+        if is_json { Ok(Self(body)) } else { Err(refused()) }
+    }
 }

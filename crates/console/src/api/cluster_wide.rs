@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread;
 
 use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use tidegate_admin::members::{BanChanged, MemberAnswer, MemberRequest, Shares};
 use tidegate_admin::{
@@ -14,7 +13,7 @@ use tidegate_admin::{
 };
 
 use super::answers::answer;
-use super::body::{WholeBody, not_json};
+use super::body::JsonBody;
 use super::changes::Operations;
 use super::{BanControl as _, Control, ControlError, waiting};
 
@@ -150,14 +149,7 @@ fn all_bans<S: Control>(source: &S) -> Result<BanList, ControlError> {
     Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
 }
 
-pub(super) async fn ban<S: Control>(
-    State(source): State<Arc<S>>,
-    headers: HeaderMap,
-    WholeBody(body): WholeBody,
-) -> Response {
-    if let Some(refused) = not_json(&headers) {
-        return refused;
-    }
+pub(super) async fn ban<S: Control>(State(source): State<Arc<S>>, JsonBody(body): JsonBody) -> Response {
     let request = read_body::<BanRequest>(&body);
     answer(waiting(move || ban_everywhere(&*source, &request?)).await)
 }
@@ -180,14 +172,7 @@ fn unban_everywhere<S: Control>(source: &S, request: &UnbanRequest) -> Result<Un
     if outcome.removed { Ok(outcome) } else { Err(ControlError::Refused("there is no such ban".to_owned())) }
 }
 
-pub(super) async fn kick<S: Control>(
-    State(source): State<Arc<S>>,
-    headers: HeaderMap,
-    WholeBody(body): WholeBody,
-) -> Response {
-    if let Some(refused) = not_json(&headers) {
-        return refused;
-    }
+pub(super) async fn kick<S: Control>(State(source): State<Arc<S>>, JsonBody(body): JsonBody) -> Response {
     let request = read_body::<KickRequest>(&body);
     answer(waiting(move || kick_everywhere(&*source, request?)).await)
 }

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post};
 use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_admin::read_body;
 use tidegate_admin::{
-    Done, GetHub, PausePipeline, PipelineCommand, PipelineOrder, ReplayPipeline, Request, ResumePipeline,
+    Done, GetHub, PausePipeline, PipelineCommand, PipelineOrder, Pipelines, ReplayPipeline, Request, ResumePipeline,
 };
 
 use super::answers::answer;
-use super::body::{WholeBody, not_json};
+use super::body::JsonBody;
 use super::cluster_wide::ask_all;
 use super::{Control, ControlError, waiting};
 
@@ -31,7 +30,7 @@ async fn view<S: Control>(State(source): State<Arc<S>>) -> Response {
     answer(waiting(move || all_pipelines(&*source)).await)
 }
 
-fn all_pipelines<S: Control>(source: &S) -> Result<serde_json::Value, ControlError> {
+fn all_pipelines<S: Control>(source: &S) -> Result<Pipelines, ControlError> {
     let mut shares = Shares::default();
     let asked = ask_all(source, &MemberRequest::Hub, MemberAnswer::Hub(source.hub()?));
     shares.unreachable = asked.unreachable;
@@ -55,12 +54,8 @@ async fn resume<S: Control>(State(source): State<Arc<S>>, Path(name): Path<Strin
 async fn replay<S: Control>(
     State(source): State<Arc<S>>,
     Path(name): Path<String>,
-    headers: HeaderMap,
-    WholeBody(body): WholeBody,
+    JsonBody(body): JsonBody,
 ) -> Response {
-    if let Some(refused) = not_json(&headers) {
-        return refused;
-    }
     match read_body::<ReplayPipeline>(&body) {
         Ok(request) => order(source, name, PipelineCommand::Replay(request.from_ms)).await,
         Err(error) => answer(Err::<Done, ControlError>(error.into())),

@@ -26,8 +26,8 @@ use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
-    GetTotals, InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Request, SlowClient, SlowRequest, Story,
-    TenantUsage, UnbanRequest, WhyRequest,
+    GetTotals, InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Pipelines, Request, SlowClient, SlowRequest,
+    Story, TenantUsage, UnbanRequest, WhyRequest,
 };
 
 use crate::status::Unavailable;
@@ -210,12 +210,12 @@ pub trait Control: crate::status::StatusSource {
         Err(ControlError::Refused(NO_CLUSTER.to_owned()))
     }
 
-    /// How its pipelines do, as an object from name to numbers.
+    /// The reports of its pipelines.
     ///
     /// # Errors
     /// When the broker does not answer.
-    fn hub(&self) -> Result<serde_json::Value, ControlError> {
-        Ok(serde_json::Value::Object(serde_json::Map::new()))
+    fn hub(&self) -> Result<Pipelines, ControlError> {
+        Ok(Pipelines::new())
     }
 
     /// The names of all pipelines of the configuration, also of pipelines that other members run. Never waits.

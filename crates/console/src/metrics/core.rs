@@ -1,7 +1,8 @@
 //! Metrics of a gateway of mobile nodes and the services beside it. Where there are none, none has a sample.
 
+use tidegate_context::service::CoreFigures;
+
 use super::Reading;
-use crate::status::CoreNumbers;
 
 metrics! { |it, out|
     /// Every metric of the core for mobile nodes, in the order in which they are written.
@@ -44,12 +45,12 @@ metrics! { |it, out|
     Counter "tidegate_context_records_expired_total" [] => out.any(of(it, |core| core.records_expired)),
         "Records of applications whose time was over when they were read.";
     Counter "tidegate_context_left_out_total" ["cause"] => {
-        for (cause, count) in it.status.core.iter().flat_map(|core| core.left_out) {
+        for (cause, count) in it.status.core.iter().flat_map(CoreFigures::left_out) {
             out.add(&[cause], count);
         }
     }, "Contexts of nodes, advertisements of groups and records between services that this process could not use, by cause; an alarm should watch it.";
 }
 
-fn of(it: &Reading<'_>, number: fn(&CoreNumbers) -> u64) -> Option<u64> {
+fn of(it: &Reading<'_>, number: fn(&CoreFigures) -> u64) -> Option<u64> {
     it.status.core.as_ref().map(number)
 }

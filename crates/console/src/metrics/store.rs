@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_store::SYNC_BOUNDS_MICROSECONDS;
+
 use super::{Reading, Samples};
-use crate::status::{SYNC_BOUNDS_MICROSECONDS, StoreCondition, StoreNumbers};
+use crate::status::{StoreCondition, StoreNumbers};
 
 metrics! { |it, out|
     /// Every metric of the store, in the order in which they are written.

@@ -2,11 +2,11 @@
 
 use super::crossing::Replay;
 use super::restoring::Restoring;
-use crate::events::sums::summed;
 use crate::hash::NameHasher;
 use crate::ids::SessionKey;
 use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
+use crate::summed;
 use crate::wire::WireError;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;

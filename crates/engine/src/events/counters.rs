@@ -1,6 +1,6 @@
 //! Counters of a shard: numbers that only grow, and gauges read on demand.
 
-use crate::events::sums::summed;
+use crate::summed;
 use tidegate_mqtt::{PacketType, QoS};
 
 use crate::events::reason::{REASONS, Reason};

@@ -1,7 +1,7 @@
 //! Numbers that are added up over shards, partitions or links. Each is named once, where it is declared.
 
 /// A number, or a row of them, that can be added up.
-pub(crate) trait Sum {
+pub trait Sum {
     /// Nothing counted.
     const NONE: Self;
 
@@ -28,7 +28,20 @@ impl<const N: usize> Sum for [u64; N] {
     }
 }
 
+/// The highest of some numbers: the sum of two is the higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Highest(pub u64);
+
+impl Sum for Highest {
+    const NONE: Self = Self(0);
+
+    fn add(&mut self, other: &Self) {
+        self.0 = self.0.max(other.0);
+    }
+}
+
 /// Declares a struct of numbers with the default zero, and its function `add`: a number that is declared is also added.
+#[macro_export]
 macro_rules! summed {
     (
         $(#[$of:meta])*
@@ -43,17 +56,15 @@ macro_rules! summed {
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($field: $crate::events::sums::Sum::NONE,)* }
+                Self { $($field: $crate::Sum::NONE,)* }
             }
         }
 
         impl $name {
             /// Adds the numbers of another one to these.
             pub fn add(&mut self, other: &Self) {
-                $($crate::events::sums::Sum::add(&mut self.$field, &other.$field);)*
+                $(<$kind as $crate::Sum>::add(&mut self.$field, &other.$field);)*
             }
         }
     };
 }
-
-pub(crate) use summed;

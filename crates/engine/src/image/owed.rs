@@ -1,12 +1,12 @@
 //! The counts of a partition: they prove that a move lost nothing.
 
-use crate::events::sums::summed;
 use crate::ids::{Partitions, SessionKey, partition_of};
 use crate::partitions::ByPartition;
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
 use crate::session::{Flow, Session};
+use crate::summed;
 
 summed! {
     /// Counts of a partition: its sessions that outlive their connections, their messages, and its retained messages.

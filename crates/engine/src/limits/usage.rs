@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::events::sums::summed;
 use crate::ids::TenantId;
 use crate::now::Millis;
+use crate::summed;
 
 summed! {
     /// The usage of a tenant on one shard. The counters only grow; `sessions`, `connections`, `retained_bytes` and

@@ -1,6 +1,6 @@
 //! Settings of broker links.
 
-use crate::events::sums::summed;
+use crate::summed;
 use tidegate_mqtt::Version;
 use zeroize::Zeroizing;
 

@@ -1,12 +1,13 @@
 //! An honest client with its own session: it sends unfinished messages again, and takes a message that it receives
 //! twice only once.
 
+use std::borrow::BorrowMut;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::{Packet, PacketId, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, SubscriptionOptions};
 
-use super::{Arrival, Client, Connecting, Delivered, Message, World};
+use super::{Arrival, Client, Connecting, Delivered, Message, World, seconds};
 
 /// How a device behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -391,4 +392,33 @@ impl Device {
             client.pubrec(id);
         }
     }
+}
+
+/// Lets everything that is under way arrive at these devices and be answered.
+pub(crate) fn settle<D: BorrowMut<Device>>(world: &World, devices: &mut [D]) {
+    loop {
+        world.run();
+        let mut busy = false;
+        for device in devices.iter_mut().map(BorrowMut::borrow_mut) {
+            busy |= device.process();
+            device.notice_close();
+        }
+        if !busy {
+            return;
+        }
+    }
+}
+
+/// The same, and a second passes: parked publishers, delayed wills and whatever else waits for its time.
+pub(crate) fn settle_a_second(world: &World, devices: &mut [Device]) {
+    settle(world, devices);
+    world.advance(seconds(1));
+    settle(world, devices);
+}
+
+/// True if these devices are online and done, and the broker owes no message.
+pub(crate) fn nothing_is_owed(world: &World, devices: &[Device]) -> bool {
+    let gauges = world.gauges();
+    let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes + gauges.kept_deals;
+    owed == 0 && devices.iter().all(|device| device.is_done() && device.online)
 }

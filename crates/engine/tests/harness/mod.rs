@@ -33,7 +33,7 @@ pub(crate) use arrival::{Arrival, Delivered};
 pub(crate) use broker::{Carried, NoV5, Ways};
 pub(crate) use client::{Client, id};
 pub(crate) use connecting::{Connecting, v5, v31, v311};
-pub(crate) use device::{Device, Received};
+pub(crate) use device::{Device, Received, nothing_is_owed, settle, settle_a_second};
 pub(crate) use fleet::{Broker, fleet_settings, in_front_of};
 pub(crate) use message::{Message, message};
 pub(crate) use net::crash::{Crash, restore};

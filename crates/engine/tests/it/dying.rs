@@ -51,17 +51,8 @@ impl Dying {
     }
 
     fn settle(&mut self) {
-        loop {
-            self.world.run();
-            let mut busy = false;
-            for device in self.members.iter_mut().chain(&mut self.publishers) {
-                busy |= device.process();
-                device.notice_close();
-            }
-            if !busy {
-                return;
-            }
-        }
+        let mut devices: Vec<_> = self.members.iter_mut().chain(&mut self.publishers).collect();
+        settle(&self.world, &mut devices);
     }
 
     fn connect(&mut self, member: usize) {

@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::explain::show_level;
 use crate::local::{FleetArgs, Known};
-use tidegate_terminal::{Exit, print_and_exit, report};
+use tidegate_terminal::Exit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,14 +27,7 @@ pub struct Args {
 
 /// Shows the plan.
 pub(super) fn run(args: &Args) -> Exit {
-    match args.fleet.find().and_then(|place| place.known()) {
-        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.plan), known.exit()),
-        Ok(known) => print_and_exit(&shown(&known), known.exit()),
-        Err(error) => {
-            report(&error);
-            Exit::Failure
-        }
-    }
+    args.fleet.show(args.json, |known| &known.plan, shown)
 }
 
 fn shown(known: &Known) -> String {

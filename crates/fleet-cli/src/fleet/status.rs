@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::lines::{note, percent, show_action, show_skew};
 use crate::local::{FleetArgs, Known, ManagerState, text_of};
-use tidegate_terminal::{Exit, print_and_exit, report};
+use tidegate_terminal::Exit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,14 +34,7 @@ pub struct Args {
 
 /// Shows the status.
 pub(super) fn run(args: &Args) -> Exit {
-    match args.fleet.find().and_then(|place| place.known()) {
-        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.status), known.exit()),
-        Ok(known) => print_and_exit(&shown(&known), known.exit()),
-        Err(error) => {
-            report(&error);
-            Exit::Failure
-        }
-    }
+    args.fleet.show(args.json, |known| &known.status, shown)
 }
 
 fn shown(known: &Known) -> String {

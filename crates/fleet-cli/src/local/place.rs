@@ -11,7 +11,7 @@ use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
 use tidegate_fleet::manage::driver::{LEFT, MANAGER_FILE, STATUS_FILE, is_running};
 
 use tidegate_admin_cli::admin_client::{AdminArgs, AdminError, shown, time};
-use tidegate_terminal::Exit;
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// Largest file of a status, bytes.
 const MAX_STATUS: u64 = 64 * 1024 * 1024;
@@ -129,6 +129,18 @@ impl Known {
 }
 
 impl FleetArgs {
+    /// Prints a document about the fleet: as JSON, or as text for people.
+    pub(crate) fn show(&self, as_json: bool, json: fn(&Known) -> &Value, text: fn(&Known) -> String) -> Exit {
+        match self.find().and_then(|place| place.known()) {
+            Ok(known) if as_json => print_and_exit(&format!("{}\n", json(&known)), known.exit()),
+            Ok(known) => print_and_exit(&text(&known), known.exit()),
+            Err(error) => {
+                report(&error);
+                Exit::Failure
+            }
+        }
+    }
+
     /// The named fleet, else the only running fleet, else the only known fleet.
     ///
     /// # Errors

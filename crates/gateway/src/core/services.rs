@@ -7,8 +7,6 @@ use tidegate_bus::Bus;
 use tidegate_console::Status;
 use tidegate_context::service::{CoreCounters, Stage, Watch};
 
-use super::figures::core_numbers;
-
 /// The services of a process, and their bus.
 pub struct Services {
     bus: Bus,
@@ -86,6 +84,6 @@ impl Part for Services {
     }
 
     fn add_to(&self, status: &mut Status) {
-        status.core = Some(core_numbers(&self.counters.figures()));
+        status.core = Some(self.counters.figures());
     }
 }

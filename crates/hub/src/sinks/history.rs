@@ -7,7 +7,6 @@ mod survey;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidegate_client::TopicFilterBuf;
+use tidegate_units::percent::escape_except;
 
 use self::index::Block;
 pub use self::index::HistoryIndex;
@@ -54,16 +54,7 @@ impl HistorySettings {
 
 /// A name as a part of a file's name: bytes of other characters than letters, digits, `-`, `_` and `.` as in URLs.
 fn file_name(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to text does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    escape_except(name, b"-_.")
 }
 
 /// Writes the history of one pipeline.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::{digest, hmac};
+use tidegate_units::percent::escape_except;
 
 use super::file::lines;
 use super::place::{Ids, SinkLane};
@@ -145,16 +146,7 @@ impl S3Sink {
 
 /// The path of a request: letters, digits and `-._~/` as they are, other bytes as in URLs.
 fn path(bucket: &str, name: &str) -> String {
-    let mut out = format!("/{bucket}/");
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to text does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    format!("/{bucket}/{}", escape_except(name, b"-._~/"))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tidegate_units::percent::unescape;
 
 use super::SinkError;
 
@@ -72,34 +73,18 @@ impl ServiceUrl {
         let (login, servers) = match rest.rsplit_once('@') {
             Some((login, servers)) => {
                 let (user, password) = login.split_once(':')?;
-                (Some((decoded(user)?, decoded(password)?)), servers)
+                (Some((unescape(user)?, unescape(password)?)), servers)
             }
             None => (None, rest),
         };
         let servers: Vec<ServerAddress> =
             servers.split(',').map(|at| ServerAddress::parse(at, port)).collect::<Option<_>>()?;
         let path = match path {
-            Some(path) => Some(decoded(path)?),
+            Some(path) => Some(unescape(path)?),
             None => None,
         };
         (servers.len() <= MAX_SERVERS).then_some(Self { secure: is_secure, login, servers, path })
     }
-}
-
-/// Reads `%40` as `@`. Returns nothing for an invalid escape, or bytes that are no text.
-fn decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(bytes.next()?).to_digit(16);
-            let value = digit()? * 16 + digit()?;
-            out.push(u8::try_from(value).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
 }
 
 /// A TCP stream whose reads and writes end at a deadline.

@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use ring::digest::{Context, SHA256};
 use tidegate_client::TopicNameBuf;
 use tidegate_connections::{ConnectionLimit, ConnectionPermit};
+use tidegate_units::percent::unescape;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -179,7 +180,7 @@ impl Hook {
         if !matches!(*request.method(), Method::POST | Method::PUT) {
             return Err(text(StatusCode::METHOD_NOT_ALLOWED, "POST a message to /TOPIC"));
         }
-        let topic = decoded(request.uri().path().trim_start_matches('/'))
+        let topic = unescape(request.uri().path().trim_start_matches('/'))
             .filter(|topic| TopicNameBuf::new(topic.as_str()).is_ok())
             .ok_or_else(|| text(StatusCode::NOT_FOUND, "the path is no topic"))?;
         // Before the body is read. The message keeps its place when the request ends before it.
@@ -300,20 +301,6 @@ fn id_of(key: &str, topic: &str, body: &[u8]) -> String {
     let shown = digest.as_ref().iter().take(ID_DIGEST);
     let key: String = key.chars().take(ID_KEY).collect();
     shown.fold(format!("{key}-"), |id, byte| format!("{id}{byte:02x}"))
-}
-
-/// A path without its percent signs; nothing when it is no text.
-fn decoded(path: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.bytes());
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 impl Source for Http {
@@ -516,9 +503,9 @@ mod tests {
 
     #[test]
     fn a_path_is_a_topic() {
-        assert_eq!(decoded("plant/a%20b/%C3%A4"), Some("plant/a b/\u{e4}".to_owned()));
+        assert_eq!(unescape("plant/a%20b/%C3%A4"), Some("plant/a b/\u{e4}".to_owned()));
         for wrong in ["%", "%4", "%zz", "%ff"] {
-            assert_eq!(decoded(wrong), None, "{wrong}");
+            assert_eq!(unescape(wrong), None, "{wrong}");
         }
     }
 }

@@ -409,19 +409,9 @@ mod tests {
     }
 
     fn message(topic: &str, payload: &[u8], origin: Option<&str>) -> Box<tidegate_client::Message> {
-        Box::new(tidegate_client::Message {
-            topic: TopicNameBuf::new(topic).unwrap(),
-            payload: payload.to_vec(),
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            dup: false,
-            packet_id: None,
-            properties: MessageProperties::default(),
-            subscription_identifiers: Vec::new(),
-            topic_alias: None,
-            marked: origin.map(str::to_owned),
-            delivery: None,
-        })
+        let (qos, marked) = (QoS::AtLeastOnce, origin.map(str::to_owned));
+        let message = tidegate_client::Message::new(TopicNameBuf::new(topic).unwrap(), payload);
+        Box::new(tidegate_client::Message { qos, marked, ..message })
     }
 
     #[test]

@@ -4,11 +4,10 @@
 
 mod answer;
 
-use std::fmt::Write as _;
-
 use answer::{Answer, read};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
+use tidegate_units::percent::escape_except;
 
 use super::{Driver, Problem, Role, Sink};
 use crate::load::plan::Credentials;
@@ -161,16 +160,7 @@ fn product(body: &[u8]) -> Option<String> {
 
 /// A part of a path, with all characters but letters and digits escaped.
 pub(super) fn escaped(part: &str) -> String {
-    let mut out = String::new();
-    for byte in part.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
-            out.push(char::from(byte));
-        } else {
-            // A string takes everything.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    escape_except(part, b"-._")
 }
 
 impl Driver for Http {

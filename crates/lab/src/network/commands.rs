@@ -15,7 +15,7 @@ pub(super) type Run<'a> = &'a mut dyn FnMut(&str) -> Result<(), NetworkError>;
 pub(super) fn run(command: &str) -> Result<(), NetworkError> {
     let failed = |message: String| NetworkError::Command { command: command.to_owned(), message };
     let mut words = command.split_ascii_whitespace();
-    let program = crate::peer::find(words.next().unwrap_or_default());
+    let program = tidegate_proc::program::find(words.next().unwrap_or_default());
     let program = program.ok_or_else(|| failed("it is not installed".to_owned()))?;
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
     let output = output.map_err(|error| failed(error.to_string()))?;

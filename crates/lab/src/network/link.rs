@@ -6,10 +6,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use tidegate_proc::program::find;
+
 use super::commands::{discipline, run};
 use super::inside::{Answer, Asked, configure, shape};
 use super::{Network, NetworkError};
-use crate::peer::{find, is_root};
+use crate::peer::is_root;
 
 /// The command of this program that holds a namespace: `tidegate lab link`.
 const HOLD: &str = "link";

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use tidegate_proc::program::find;
+
 use super::placeholder::fill;
-use super::spawn::{PeerPaths, find};
+use super::spawn::PeerPaths;
 use super::{PeerError, Template};
 
 /// Whether all that it needs is there.

@@ -23,7 +23,7 @@ pub(crate) use left_behind::MARK;
 pub use ports::Ports;
 pub use running::{GatewayOrder, Running, Stopped};
 pub use spawn::{PeerPaths, Site, broker_of};
-pub(crate) use spawn::{find, is_root, within};
+pub(crate) use spawn::{is_root, within};
 pub use template::{Catalogue, Template};
 pub use watchdog::{Watchdog, watch};
 pub use without_credentials::without_credentials;

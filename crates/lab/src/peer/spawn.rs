@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use tidegate_proc::program::find;
 
 use super::left_behind;
 use super::placeholder::fill;
@@ -236,30 +238,4 @@ fn give_away(directory: &Path) -> Result<(), PeerError> {
         }
     }
     Ok(())
-}
-
-/// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.
-pub(crate) fn find(command: &str) -> Option<PathBuf> {
-    let runs = |path: &PathBuf| {
-        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
-    if command.contains('/') {
-        return Some(PathBuf::from(command)).filter(runs);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let servers = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(servers).map(|directory| directory.join(command)).find(runs)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_by_name_and_by_path() {
-        assert!(find("sh").is_some_and(|path| path.ends_with("sh")));
-        assert!(find("/bin/sh").is_some());
-        assert!(find("/bin").is_none(), "a directory is no program");
-        assert!(find("no-program-has-this-name").is_none());
-    }
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tidegate_proc::program::find;
 
 pub use self::bus::BusError;
 pub use self::error::PlatformError;
@@ -24,7 +25,7 @@ use self::part::{PartProcess, PartSettings};
 pub use self::part::{PartUse, Watermark};
 use crate::limits::Limits;
 use crate::load::plan::Encoding;
-use crate::peer::{PeerPaths, Ports, find};
+use crate::peer::{PeerPaths, Ports};
 use crate::sample::Cgroups;
 use crate::stop::Stop;
 

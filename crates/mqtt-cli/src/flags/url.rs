@@ -1,5 +1,7 @@
 //! `-L`: a server, who to be there, and a topic, in one.
 
+use tidegate_units::percent::unescape;
+
 /// The parts of a URL such as `mqtt://user:password@host:1883/topic`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Url {
@@ -96,21 +98,7 @@ fn split_port(server: &str) -> Result<(&str, Option<u16>), UrlError> {
 
 /// Puts characters in the place of their `%`-sequences.
 fn decode(text: &str) -> Result<String, UrlError> {
-    let wrong = || UrlError::Escape(text.to_owned());
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
-        bytes.push(value);
-        rest = &tail[2..];
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
+    unescape(text).ok_or_else(|| UrlError::Escape(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -10,19 +10,7 @@ fn topic(text: &str) -> TopicNameBuf {
 }
 
 fn message(payload: impl Into<Vec<u8>>) -> Message {
-    Message {
-        topic: topic("a/b"),
-        payload: payload.into(),
-        qos: QoS::AtMostOnce,
-        retain: false,
-        dup: false,
-        packet_id: None,
-        properties: MessageProperties::default(),
-        subscription_identifiers: Vec::new(),
-        topic_alias: None,
-        marked: None,
-        delivery: None,
-    }
+    Message::new(topic("a/b"), payload)
 }
 
 fn full() -> Message {

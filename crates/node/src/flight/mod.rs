@@ -35,13 +35,15 @@ impl Default for FlightSettings {
     }
 }
 
-/// Counters of a recorder; they only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlightCounters {
-    /// Events recorded.
-    pub recorded: u64,
-    /// Events that were only counted, since there were too many of their kind in a second.
-    pub suppressed: u64,
+tidegate_engine::summed! {
+    /// Counters of a recorder; they only grow.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FlightCounters {
+        /// Events recorded.
+        pub recorded: u64,
+        /// Events that were only counted, since there were too many of their kind in a second.
+        pub suppressed: u64,
+    }
 }
 
 /// The events of a subject.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ConnectionKey, Event, MembershipChange, MembershipOutcome, Reason, ShardId};
+use tidegate_engine::{ConnectionKey, Event, Highest, MembershipChange, MembershipOutcome, Reason, ShardId, Sum};
 
 use crate::flight::FlightSubject;
 use crate::limits::{
@@ -431,7 +431,7 @@ impl Shard {
         }
         self.spare = batch;
         self.write_line();
-        self.counters.most_writes = self.counters.most_writes.max(self.counters.writes - before);
+        self.counters.most_writes.add(&Highest(self.counters.writes - before));
     }
 
     fn gather_dirty(&mut self) {

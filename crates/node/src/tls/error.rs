@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustls::CertificateError;
+use tidegate_x509::verifier::is_authority;
 
 /// The remedy for certificates that `openssl x509 -req` issues without extensions.
 pub(super) const VERSION_1: &str =
@@ -18,11 +19,6 @@ pub(crate) fn certificate_problem(reason: &CertificateError) -> String {
         _ if is_authority(reason) => AUTHORITY.to_owned(),
         other => other,
     }
-}
-
-/// Whether a certificate is refused only because it is that of an authority.
-pub(super) fn is_authority(reason: &CertificateError) -> bool {
-    matches!(reason, CertificateError::Other(_)) && reason.to_string().contains("CaUsedAsEndEntity")
 }
 
 /// Why the files of a TLS listener cannot be used; each error names the file and a remedy.

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
-
-use super::error::is_authority;
-use super::x509;
+use rustls::{CertificateError, DistinguishedName, Error};
+use tidegate_x509::purpose::Purpose;
+use tidegate_x509::verifier::is_authority;
 
 /// Accepts a client's certificate that is the same, byte by byte, as one of the file, although it is that of an
 /// authority. The holder of its key could issue any other certificate, so no other client is admitted by this.
@@ -41,7 +39,7 @@ impl ClientCertVerifier for Listed {
         match self.inner.verify_client_cert(end_entity, intermediates, now) {
             Err(Error::InvalidCertificate(reason)) if is_authority(&reason) && self.trusted.contains(end_entity) => {
                 // The verifier inside refused it before it looked at its purposes.
-                if !x509::is_for_clients(end_entity) {
+                if !Purpose::Client.is_of(end_entity) {
                     return Err(CertificateError::InvalidPurpose.into());
                 }
                 Ok(ClientCertVerified::assertion())
@@ -50,25 +48,5 @@ impl ClientCertVerifier for Listed {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    tidegate_x509::signatures_checked_by!(inner);
 }

@@ -4,7 +4,6 @@
 //! This module does not touch a client's socket; that is `transport/tls.rs`.
 
 mod configuration;
-mod der;
 mod error;
 mod explain;
 mod facts;

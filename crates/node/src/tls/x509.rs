@@ -1,24 +1,20 @@
 //! The fields of an X.509 certificate that say who it is for and until when [RFC 5280, section 4.1].
 //!
-//! `rustls` verifies certificates; this module reads names from verified ones, and from our own. For these few fields
-//! `x509-parser` would bring about ten crates.
+//! `rustls` verifies certificates; this module reads names from verified ones, and from our own.
 
 use ring::digest::{SHA256, digest};
 
-use super::der::{Der, INTEGER, OCTET_STRING, OID, SEQUENCE, SET};
+use tidegate_x509::der::{Der, INTEGER, OID, SEQUENCE, SET};
+use tidegate_x509::{extension, time};
+
 use super::facts::ClientCertificate;
-use super::time;
 
 /// `id-at-commonName`, 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// `id-ce-subjectAltName`, 2.5.29.17.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
-/// `id-ce-extKeyUsage`, 2.5.29.37, and the purpose `id-kp-clientAuth`, 1.3.6.1.5.5.7.3.2.
-const PURPOSES: &[u8] = &[0x55, 0x1d, 0x25];
-const CLIENT_PURPOSE: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
-/// `[0]`, the version, and `[3]`, the extensions.
+/// `[0]`, the version.
 const VERSION: u8 = 0xa0;
-const EXTENSIONS: u8 = 0xa3;
 /// Alternative names: `rfc822Name`, `dNSName`, `uniformResourceIdentifier`.
 const EMAIL: u8 = 0x81;
 const DNS: u8 = 0x82;
@@ -57,50 +53,11 @@ pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
         fingerprint_sha256: fingerprint(certificate),
     };
     while let Some((tag, content)) = tbs.next() {
-        if tag == EXTENSIONS {
+        if tag == extension::EXTENSIONS {
             read_names(content, &mut read)?;
         }
     }
     Some(read)
-}
-
-/// Whether a certificate may be that of a client: it lists no purposes, or this one [RFC 5280, section 4.2.1.12].
-pub(super) fn is_for_clients(certificate: &[u8]) -> bool {
-    let tbs = Der::new(certificate).enter(SEQUENCE).and_then(|mut whole| whole.enter(SEQUENCE));
-    let Some(mut tbs) = tbs else { return false };
-    while let Some((tag, content)) = tbs.next() {
-        if tag == EXTENSIONS {
-            let all = each_extension(content).unwrap_or_default();
-            let mut listed = all.iter().filter(|(name, _)| *name == PURPOSES).map(|(_, content)| *content);
-            return !all.is_empty() && listed.all(names_client_purpose);
-        }
-    }
-    tbs.is_empty()
-}
-
-fn names_client_purpose(content: &[u8]) -> bool {
-    let Some(mut purposes) = Der::new(content).enter(SEQUENCE) else { return false };
-    let named = std::iter::from_fn(|| purposes.value(OID)).filter(|purpose| *purpose == CLIENT_PURPOSE).count();
-    named > 0 && purposes.is_empty()
-}
-
-/// The name and the content of each extension; `None` if they are invalid.
-fn each_extension(extensions: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
-    let mut extensions = Der::new(extensions).enter(SEQUENCE)?;
-    let mut all = Vec::new();
-    while let Some(mut extension) = extensions.enter(SEQUENCE) {
-        let name = extension.value(OID)?;
-        // A flag says whether the extension is critical, unless it has its default.
-        let (mut tag, mut content) = extension.next()?;
-        if tag != OCTET_STRING {
-            (tag, content) = extension.next()?;
-        }
-        if tag != OCTET_STRING {
-            return None;
-        }
-        all.push((name, content));
-    }
-    extensions.is_empty().then_some(all)
 }
 
 /// Whether a certificate is of version 1: it has no version and no extensions. OpenSSL issues such ones by default.
@@ -142,7 +99,7 @@ fn common_name(mut subject: Der<'_>) -> Option<Box<str>> {
 }
 
 fn read_names(extensions: &[u8], read: &mut ClientCertificate) -> Option<()> {
-    for (_, content) in each_extension(extensions)?.into_iter().filter(|(name, _)| *name == SUBJECT_ALT_NAME) {
+    for (_, content) in extension::each(extensions)?.into_iter().filter(|(name, _)| *name == SUBJECT_ALT_NAME) {
         let mut names = Der::new(content).enter(SEQUENCE)?;
         while let Some((kind, name)) = names.next() {
             let list = match kind {
@@ -258,21 +215,6 @@ mod tests {
         assert!(is_version_1(&[SEQUENCE, 5, SEQUENCE, 3, INTEGER, 1, 1]));
         assert!(!is_version_1(&certificate(|_| {})));
         assert!(!is_version_1(b"no certificate"));
-    }
-
-    #[test]
-    fn a_damaged_rest_is_for_no_purpose() {
-        // A list with this purpose, and behind it a value without its content.
-        let list = |rest: &[u8]| {
-            let purposes = [&[OID, 8][..], CLIENT_PURPOSE, rest].concat();
-            [&[SEQUENCE, u8::try_from(purposes.len()).unwrap()][..], &purposes].concat()
-        };
-        assert!(names_client_purpose(&list(&[])));
-        assert!(!names_client_purpose(&list(&[OID, 9])));
-        // Fields and extensions that end within a value.
-        assert!(is_for_clients(&[SEQUENCE, 5, SEQUENCE, 3, INTEGER, 1, 1]));
-        assert!(!is_for_clients(&[SEQUENCE, 4, SEQUENCE, 2, INTEGER, 9]));
-        assert_eq!(each_extension(&[SEQUENCE, 2, SEQUENCE, 9]), None);
     }
 
     #[test]

@@ -14,26 +14,7 @@ use crate::broker::{Broker, Folder, pause, run};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A scenario of a second.
-const SHORT: &str = "\
-title = 'Short'
-question = 'Does it work?'
-method = 'A second of load.'
-measures = ['throughput', 'lost']
-case = 'QoS {qos}'
-[matrix]
-qos = [0, 1]
-[load]
-duration_ms = 500
-drain_ms = 2000
-[[load.groups]]
-name = 'subscriber'
-count = 2
-role = { subscriber = { filters = ['lab/#'], qos = '{qos}' } }
-[[load.groups]]
-name = 'publisher'
-count = 1
-role = { publisher = { topics = { pattern = 'lab/a' }, qos = '{qos}', pace = { open = { rate = { total = 100 } } } } }
-";
+const SHORT: &str = include_str!("../../../lab/tests/short.toml");
 
 /// The answer of one finding of a probe.
 fn answer<'a>(probed: &'a Value, id: &str) -> &'a Value {

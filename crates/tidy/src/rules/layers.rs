@@ -24,15 +24,16 @@ const LAYERS: &str = "\
 panics: | others
 mqtt: | others memchr thiserror
 engine: mqtt | tests random | others hashbrown memchr slab thiserror zeroize
-admin:
-client: mqtt
+admin: units
+x509:
+client: mqtt x509
 bridge: client
 connections: | others tokio
 hub: units panics random client connections context bus
 visitor: client
 http: client units connections visitor
 coap: client visitor
-node: proc mqtt engine store | tests random client mirror bus
+node: proc mqtt x509 engine store | tests random client mirror bus
 store: random
 auth: panics
 acl: document mqtt
@@ -42,17 +43,17 @@ mosquitto-conf: conversion | others serde serde_json thiserror
 foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
 fleet: proc random document units admin
 dns: panics
-bus: panics | tests random
+bus: panics units | tests random
 cluster: | tests random | others serde serde_json thiserror
 mirror: store bus | tests random
 meter: mirror
 context: document panics bus
-console: proc admin connections engine
+console: proc admin connections engine node store auth context
 conformance: random mqtt
 process: proc terminal
 logging: panics terminal
 certificates:
-mqtt-cli: random mqtt client terminal process certificates
+mqtt-cli: random units mqtt client terminal process certificates
 config: proc document units mqtt engine node store bus auth acl cluster context client bridge hub process logging
     certificates mosquitto-conf mirror
 admin-cli: document units admin terminal

@@ -24,7 +24,7 @@ use self::partition::PARTITIONS;
 use self::plan::{Equipment, RoundPlan, STRENGTH, Strike};
 use self::service::Allowance;
 use crate::accounts;
-use crate::checks::{self, Look};
+use crate::checks;
 use crate::failure::Failure;
 use crate::fleet::{Fleet, MemberStrike};
 use crate::ledger::{Finding, Findings};
@@ -32,11 +32,8 @@ use crate::mortal::BrokerCloses;
 use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
-use crate::workload;
 use crate::world::{Mood, World};
 
-/// How many new clients look at the retained values of a node before it counts as one that gives none.
-const VISITS: usize = 3;
 /// A cluster is whole before and after a strike that stands alone when it was so for this long.
 const CALM: Duration = Duration::from_secs(2);
 /// The longest time that a write or sync of a slow disk takes longer, in milliseconds.
@@ -366,25 +363,10 @@ impl Rounds {
 
     /// Compares the retained values at each node with the books, and with each other.
     fn look_at_retained(&mut self, patience: Duration) -> Result<(), Failure> {
-        let mut seen = Vec::new();
-        for place in 0..self.nodes.count() {
-            let mut values = None;
-            // A node may move a client that has just come, which then connects again.
-            for _ in 0..VISITS {
-                let name = format!("visitor-{}", self.world.ledger.tick());
-                let limit = self.settings.start_limit;
-                values = checks::retained(&mut self.world, name, Look::At(place), limit, patience)?;
-                if values.is_some() {
-                    break;
-                }
-            }
-            if values.is_none() {
-                let text = format!("round {}: a new client gets no retained values at node {place}", self.round);
-                self.world.ledger.findings.add(Finding::Unanswered, text, vec![self.nodes.output()]);
-            }
-            seen.extend(values);
-        }
-        self.world.ledger.compare_retained(&seen, workload::retained_name);
-        Ok(())
+        let (limits, nodes, round) = ((self.settings.start_limit, patience), &mut self.nodes, self.round);
+        let all = 0..nodes.count();
+        checks::retained_everywhere(&mut self.world, all, limits, |place| {
+            (format!("round {round}: a new client gets no retained values at node {place}"), vec![nodes.output()])
+        })
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use self::children::{FleetProcess, Level};
 use crate::accounts;
-use crate::checks::{self, Look};
+use crate::checks;
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
 use crate::member::Member;
@@ -34,8 +34,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 const CALM: Duration = Duration::from_secs(2);
 /// Percentage of rounds that end with a look at the books.
 const LOOK_PERCENT: u64 = 60;
-/// How many new clients look at the retained values of an orchestrator before it counts as one that gives none.
-const VISITS: usize = 3;
 
 /// The flags of `tidegate-torture up`.
 #[derive(Clone, Debug, Args)]
@@ -278,25 +276,10 @@ impl UpRun {
 
     /// Compares the retained values at each orchestrator with the books, and with each other.
     fn look_at_retained(&mut self, patience: Duration) -> Result<(), Failure> {
-        let mut seen = Vec::new();
-        for place in 0..usize::from(ORCHESTRATORS) {
-            let mut values = None;
-            for _ in 0..VISITS {
-                let name = format!("visitor-{}", self.world.ledger.tick());
-                let limit = self.settings.start_limit;
-                values = checks::retained(&mut self.world, name, Look::At(place), limit, patience)?;
-                if values.is_some() {
-                    break;
-                }
-            }
-            if values.is_none() {
-                let text = format!("round {}: a new client gets no retained values at {place}", self.round);
-                self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
-            }
-            seen.extend(values);
-        }
-        self.world.ledger.compare_retained(&seen, crate::workload::retained_name);
-        Ok(())
+        let (limits, round) = ((self.settings.start_limit, patience), self.round);
+        checks::retained_everywhere(&mut self.world, 0..usize::from(ORCHESTRATORS), limits, |place| {
+            (format!("round {round}: a new client gets no retained values at {place}"), Vec::new())
+        })
     }
 
     /// SIGTERM of the manager ends the fleet.

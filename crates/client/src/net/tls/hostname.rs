@@ -6,7 +6,8 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tidegate_x509::verifier::is_for_another_host;
 
 use super::version1::Version1;
 
@@ -33,9 +34,7 @@ impl ServerCertVerifier for AnyHostname {
             return certificate.verify(&self.roots, &self.algorithms, now).map(|()| ServerCertVerified::assertion());
         }
         match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            Err(error) if is_for_another_host(&error) => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
-
-use super::purpose::is_for_servers;
+use rustls::{CertificateError, Error};
+use tidegate_x509::purpose::Purpose;
+use tidegate_x509::verifier::is_authority;
 
 /// Accepts a server's certificate that is the same, byte by byte, as one of the files, although it is that of an
 /// authority. The holder of its key could issue any other certificate, so no other server is trusted by this.
@@ -22,12 +22,6 @@ pub(super) struct Listed {
     pub(super) checks_name: bool,
 }
 
-/// Whether a verifier refuses a certificate only because it is that of an authority.
-fn is_authority(error: &Error) -> bool {
-    let Error::InvalidCertificate(reason @ CertificateError::Other(_)) = error else { return false };
-    reason.to_string().contains("CaUsedAsEndEntity")
-}
-
 impl ServerCertVerifier for Listed {
     fn verify_server_cert(
         &self,
@@ -38,9 +32,9 @@ impl ServerCertVerifier for Listed {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
-            Err(error) if is_authority(&error) && self.trusted.contains(end_entity) => {
+            Err(Error::InvalidCertificate(reason)) if is_authority(&reason) && self.trusted.contains(end_entity) => {
                 // The verifier inside refused it before it looked at its purposes.
-                if !is_for_servers(end_entity) {
+                if !Purpose::Server.is_of(end_entity) {
                     return Err(CertificateError::InvalidPurpose.into());
                 }
                 if self.checks_name {
@@ -52,25 +46,5 @@ impl ServerCertVerifier for Listed {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    tidegate_x509::signatures_checked_by!(inner);
 }

@@ -4,17 +4,14 @@
 //! count as in any other certificate. The authority has to sign them itself, without an intermediate. They have no
 //! purpose either: a certificate that was issued for a client is accepted as a server's.
 
-use std::ops::Range;
-
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
     AlgorithmIdentifier, CertificateDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime,
 };
 use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, RootCertStore};
+use tidegate_x509::der::{Der, INTEGER, SEQUENCE};
+use tidegate_x509::time;
 
-const INTEGER: u8 = 0x02;
-const BIT_STRING: u8 = 0x03;
-pub(super) const SEQUENCE: u8 = 0x30;
 /// `[0]`, the version, which certificates of version 1 do not have.
 const VERSION: u8 = 0xa0;
 
@@ -36,25 +33,22 @@ pub(super) struct Version1<'a> {
 impl<'a> Version1<'a> {
     /// Reads a certificate; `None` if it is of another version or damaged.
     pub(super) fn read(certificate: &'a CertificateDer<'_>) -> Option<Self> {
-        let mut input: &[u8] = certificate.as_ref();
-        let mut whole = value(&mut input, SEQUENCE)?;
-        let before = whole;
-        let mut fields = value(&mut whole, SEQUENCE)?;
-        let signed = &before[..before.len() - whole.len()];
-        if fields.first() == Some(&VERSION) {
+        let mut input = Der::new(certificate);
+        let mut whole = input.enter(SEQUENCE)?;
+        let (signed, fields) = whole.encoded(SEQUENCE)?;
+        let mut fields = Der::new(fields);
+        if fields.peek() == Some(VERSION) {
             return None;
         }
-        value(&mut fields, INTEGER)?;
-        let inner_algorithm = value(&mut fields, SEQUENCE)?;
-        let issuer = value(&mut fields, SEQUENCE)?;
-        let mut validity = value(&mut fields, SEQUENCE)?;
-        let valid = (time(element(&mut validity)?.1)?, time(element(&mut validity)?.1)?);
-        value(&mut fields, SEQUENCE)?;
-        let before = fields;
-        let key = value(&mut fields, SEQUENCE)?;
-        let key_der = &before[..before.len() - fields.len()];
-        let algorithm = value(&mut whole, SEQUENCE)?;
-        let signature = bits(&mut whole)?;
+        fields.value(INTEGER)?;
+        let inner_algorithm = fields.value(SEQUENCE)?;
+        let issuer = fields.value(SEQUENCE)?;
+        let mut validity = fields.enter(SEQUENCE)?;
+        let valid = (time::parse(validity.next()?.1)?, time::parse(validity.next()?.1)?);
+        fields.value(SEQUENCE)?;
+        let (key_der, key) = fields.encoded(SEQUENCE)?;
+        let algorithm = whole.value(SEQUENCE)?;
+        let signature = whole.bits()?;
         let ended = input.is_empty() && whole.is_empty() && fields.is_empty() && validity.is_empty();
         let read = Self { signed, algorithm, signature, issuer, valid, key, key_der };
         (ended && algorithm == inner_algorithm).then_some(read)
@@ -129,70 +123,18 @@ impl<'a> Version1<'a> {
 /// Whether the signature is that of a key; `None` if the key is of another algorithm or damaged.
 fn verify(
     algorithm: &dyn SignatureVerificationAlgorithm,
-    mut key: &[u8],
+    key: &[u8],
     message: &[u8],
     signature: &[u8],
 ) -> Option<bool> {
-    let kind = value(&mut key, SEQUENCE)?;
+    let mut key = Der::new(key);
+    let kind = key.value(SEQUENCE)?;
     let expected: AlgorithmIdentifier = algorithm.public_key_alg_id();
     if kind != expected.as_ref() {
         return None;
     }
-    let public = bits(&mut key)?;
+    let public = key.bits()?;
     Some(algorithm.verify_signature(public, message, signature).is_ok())
-}
-
-/// The next value of DER [X.690]: its tag and its content. `None` at the end and for invalid DER.
-pub(super) fn element<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let (&tag, rest) = input.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = if first < 0x80 {
-        (usize::from(first), rest)
-    } else {
-        // A TLS message is shorter than 16 MiB: three bytes of length are enough.
-        let count = usize::from(first & 0x7f);
-        let (bytes, rest) = rest.split_at_checked(count).filter(|_| (1..=3).contains(&count))?;
-        (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    *input = rest;
-    Some((tag, content))
-}
-
-/// The content of the next value, which has this tag.
-pub(super) fn value<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
-    element(input).filter(|(found, _)| *found == tag).map(|(_, content)| content)
-}
-
-/// The bytes of a bit string of whole bytes.
-fn bits<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
-    value(input, BIT_STRING)?.strip_prefix(&[0])
-}
-
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ` as seconds since 1970 [RFC 5280, section 4.1.2.5].
-fn time(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_suffix(b"Z")?;
-    let number = |range: Range<usize>| {
-        let part = digits.get(range)?;
-        part.iter().try_fold(0_i64, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
-    };
-    let (year, rest) = match digits.len() {
-        12 => (number(0..2).map(|year| if year < 50 { 2000 + year } else { 1900 + year })?, 2),
-        14 => (number(0..4)?, 4),
-        _ => return None,
-    };
-    let part = |place: usize| number(rest + 2 * place..rest + 2 * place + 2);
-    let (month, day) = (part(0)?, part(1)?);
-    let (hour, minute, second) = (part(2)?, part(3)?, part(4)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    // Years begin in March here, so that the leap day is the last of its year.
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 #[cfg(test)]
@@ -200,19 +142,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn both_forms_of_time_are_read() {
-        assert_eq!(time(b"700101000000Z"), Some(0));
-        assert_eq!(time(b"20240301000000Z"), Some(1_709_251_200));
-        assert_eq!(time(b"491231235959Z"), Some(2_524_607_999));
-        for text in [&b""[..], b"Z", b"700101000000", b"70010100000xZ", b"701301000000Z", b"700100000000Z"] {
-            assert_eq!(time(text), None);
-        }
-        for text in [b"700101240000Z", b"700101006000Z", b"700101000060Z"] {
-            assert_eq!(time(text), None, "a part of the time of day is out of its range");
-        }
-    }
 
     proptest! {
         #[test]

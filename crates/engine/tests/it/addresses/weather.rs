@@ -72,7 +72,7 @@ impl Weather {
 
     fn play(mut self) {
         (0..=NODES).for_each(|device| self.connect(device));
-        self.settle();
+        settle(&self.world, &mut self.devices);
         for device in 0..2 {
             let done = change(&self.world, &self.devices[device].name.clone(), &["pair"], &[]);
             assert_eq!(done, MembershipOutcome::Done);
@@ -150,20 +150,6 @@ impl Weather {
         self.devices[NODES].publish(if hurried { draft.expiry(1) } else { draft });
     }
 
-    fn settle(&mut self) {
-        loop {
-            self.world.run();
-            let mut busy = false;
-            for device in &mut self.devices {
-                busy |= device.process();
-                device.notice_close();
-            }
-            if !busy {
-                return;
-            }
-        }
-    }
-
     /// The weather is over: everybody comes and acknowledges until nothing is owed.
     fn calm_down(&mut self) {
         if self.kind != Kind::Crashing {
@@ -177,12 +163,8 @@ impl Weather {
                     self.connect(device);
                 }
             }
-            self.settle();
-            self.world.advance(seconds(1));
-            self.settle();
-            let gauges = self.world.gauges();
-            let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes;
-            if owed == 0 && self.devices.iter().all(|device| device.online && device.is_done()) {
+            settle_a_second(&self.world, &mut self.devices);
+            if nothing_is_owed(&self.world, &self.devices) {
                 return;
             }
         }

@@ -63,17 +63,8 @@ impl Devices {
     }
 
     pub(super) fn settle(&mut self) {
-        loop {
-            self.world.run();
-            let mut busy = false;
-            for device in self.all() {
-                busy |= device.process();
-                device.notice_close();
-            }
-            if !busy {
-                return;
-            }
-        }
+        let world = self.world.clone();
+        settle(&world, &mut self.all().collect::<Vec<_>>());
     }
 
     pub(super) fn connect_all(&mut self) {

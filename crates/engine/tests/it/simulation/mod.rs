@@ -279,19 +279,13 @@ impl Simulation {
 
     /// Lets everything that is under way arrive, without new weather.
     fn settle(&mut self) {
-        loop {
-            self.world.run();
-            let mark = self.published.len() as u64;
-            let mut busy = false;
-            for device in &mut self.devices {
-                device.mark = mark;
-                busy |= device.process();
-                device.notice_close();
-            }
-            if !busy {
-                return;
-            }
-        }
+        self.mark_devices();
+        settle(&self.world, &mut self.devices);
+    }
+
+    fn mark_devices(&mut self) {
+        let mark = self.published.len() as u64;
+        self.devices.iter_mut().for_each(|device| device.mark = mark);
     }
 
     /// The weather is over: everyone reads, acknowledges and returns until nothing is owed to anybody.
@@ -311,14 +305,9 @@ impl Simulation {
                     self.connect(device);
                 }
             }
-            self.settle();
-            // Parked publishers, delayed wills and whatever else waits for its time.
-            self.world.advance(seconds(1));
-            self.settle();
-            let done = |device: &Device| device.is_done() && device.online;
-            let gauges = self.world.gauges();
-            let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes + gauges.kept_deals;
-            if self.devices.iter().all(done) && owed == 0 {
+            self.mark_devices();
+            settle_a_second(&self.world, &mut self.devices);
+            if nothing_is_owed(&self.world, &self.devices) {
                 return;
             }
         }

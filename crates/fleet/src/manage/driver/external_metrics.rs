@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use tidegate_units::percent::unescape;
 
 use super::super::metrics::{CLIENTS, LOAD, OWED_MESSAGES, SUITS, ScalingNumbers};
 use super::endpoint::{Head, HttpAnswer};
-use crate::percent::unescape;
 
 const GROUP: &str = "external.metrics.k8s.io";
 const VERSION: &str = "external.metrics.k8s.io/v1beta1";

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-use crate::percent::escape;
+use tidegate_units::percent::escape;
+
 use crate::provider::Resource;
 use crate::provider::process::Login;
 use crate::secret_file;

@@ -13,13 +13,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tidegate_units::percent::escape;
 use ureq::http::{Method, Request, Response};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::access::{Access, Identity};
 use super::error::KubernetesError;
 use super::objects::{List, Status};
-use crate::percent::escape;
 
 /// Time for an answer.
 #[cfg(not(test))]

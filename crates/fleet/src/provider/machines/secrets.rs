@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use tidegate_units::percent::unescape;
+
 use super::settings::MachineSettings;
-use crate::percent::unescape;
 use crate::secret_file;
 
 /// The text in place of a secret.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 
-use super::{Processes, placeholder, spawn};
+use tidegate_proc::program;
+
+use super::{Processes, placeholder};
 use crate::level::Level;
 use crate::provider::ProviderError;
 
@@ -29,7 +31,7 @@ impl Processes {
                 template.commands.iter().map(|command| placeholder::fill(command, &values)).collect();
             // A program below the directory of a process that is not there yet cannot be looked for.
             let Ok(commands) = commands else { continue };
-            if !commands.iter().any(|command| spawn::find(command).is_some()) {
+            if !commands.iter().any(|command| program::find(command).is_some()) {
                 return Err(ProviderError::MissingCommand { template: name.to_owned(), commands });
             }
         }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use tidegate_proc::program;
 
 use super::LOG;
 use super::placeholder::{self, Unknown};
@@ -77,24 +78,11 @@ impl Plan<'_> {
     fn program(&self) -> Result<PathBuf, ProviderError> {
         let commands: Vec<String> =
             self.template.commands.iter().map(|command| self.fill(command)).collect::<Result<_, _>>()?;
-        let found = commands.iter().find_map(|command| find(command));
+        let found = commands.iter().find_map(|command| program::find(command));
         found.ok_or_else(|| ProviderError::MissingCommand { template: self.template.name.clone(), commands })
     }
 }
 
 fn failed(attempt: &'static str, path: &Path, source: io::Error) -> ProviderError {
     ProviderError::Io { attempt, path: path.to_owned(), source }
-}
-
-/// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.
-pub(super) fn find(command: &str) -> Option<PathBuf> {
-    let runs = |path: &PathBuf| {
-        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
-    if command.contains('/') {
-        return Some(PathBuf::from(command)).filter(runs);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let servers = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(servers).map(|directory| directory.join(command)).find(runs)
 }

@@ -60,13 +60,13 @@ impl FleetRun {
         for device in 0..self.devices.len() {
             self.connect(device);
         }
-        self.settle();
+        settle(&self.world, &mut self.devices);
         for (device, filters) in FILTERS.iter().enumerate() {
             for filter in *filters {
                 self.devices[device].subscribe(filter, SubscriptionOptions::new(QoS::ExactlyOnce), None);
             }
         }
-        self.settle();
+        settle(&self.world, &mut self.devices);
         for (device, filters) in self.devices.iter().zip(FILTERS) {
             assert_eq!(device.subscribed.len(), filters.len(), "seed {}", self.seed);
         }
@@ -192,7 +192,7 @@ impl FleetRun {
                 broker.go_on();
             });
         }
-        self.settle();
+        settle(&self.world, &mut self.devices);
     }
 
     fn strike_broker(&mut self) {
@@ -240,21 +240,6 @@ impl FleetRun {
 
     // ---- the end ---------------------------------------------------------------------------------------------------
 
-    /// Lets everything that is under way arrive, without new weather.
-    fn settle(&mut self) {
-        loop {
-            self.world.run();
-            let mut busy = false;
-            for device in &mut self.devices {
-                busy |= device.process();
-                device.notice_close();
-            }
-            if !busy {
-                return;
-            }
-        }
-    }
-
     /// The weather is over: brokers are there and everyone returns, until nothing is owed to anybody.
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
@@ -278,9 +263,7 @@ impl FleetRun {
                     self.connect(device);
                 }
             }
-            self.settle();
-            self.world.advance(seconds(1));
-            self.settle();
+            settle_a_second(&self.world, &mut self.devices);
             if self.is_at_rest() {
                 return;
             }
@@ -292,11 +275,8 @@ impl FleetRun {
         let broker_links = self.world.broker_links();
         let serving =
             |broker_link: &BrokerLinkReport| broker_link.state == BrokerLinkState::Serving && broker_link.owed() == 0;
-        let gauges = self.world.gauges();
-        let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes;
         let brokers_owe: usize = self.brokers.iter().map(|broker| broker.with(|broker| broker.owes())).sum();
-        let done = |device: &Device| device.is_done() && device.online;
-        broker_links.iter().all(serving) && self.devices.iter().all(done) && owed == 0 && brokers_owe == 0
+        broker_links.iter().all(serving) && nothing_is_owed(&self.world, &self.devices) && brokers_owe == 0
     }
 
     /// Everyone leaves for good, and nothing may be left behind.
@@ -304,11 +284,11 @@ impl FleetRun {
         for device in &mut self.devices {
             device.connect(v5("").clean(true));
         }
-        self.settle();
+        settle(&self.world, &mut self.devices);
         for device in &mut self.devices {
             device.disconnect(&Disconnect::default());
         }
-        self.settle();
+        settle(&self.world, &mut self.devices);
         self.world.advance(minutes(1));
         self.check_nothing_left();
     }
