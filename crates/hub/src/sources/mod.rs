@@ -59,6 +59,9 @@ pub enum ReplayError {
     /// The source forgets a message when it is delivered.
     #[error("its source keeps no messages that are delivered: a pipeline of topics does with keep = \"24h\"")]
     NothingKept,
+    /// It would bring no message.
+    #[error("the time lies in the future: no message came then")]
+    Future,
     /// The archive cannot be read, or the order cannot be kept there.
     #[error("the archive {}: {error}", folder.display())]
     Archive {
