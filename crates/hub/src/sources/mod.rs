@@ -101,6 +101,13 @@ pub trait Source: Send {
     /// message come again. A sender that waits for an answer receives the ending.
     fn acknowledge(&mut self, token: Self::Token, ending: Ending);
 
+    /// Many messages have ended, in this order.
+    fn acknowledge_all(&mut self, ended: Vec<(Self::Token, Ending)>) {
+        for (token, ending) in ended {
+            self.acknowledge(token, ending);
+        }
+    }
+
     /// Takes back a message that has ended: the next ones may use its memory.
     fn reuse(&mut self, _message: Arc<Message>) {}
 
