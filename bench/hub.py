@@ -181,7 +181,8 @@ def measure(arguments, sql, clean):
             assert sum(publisher.acknowledged for publisher in publishers) == all_of_them
             while (sql is not None and delivered(admin) < all_of_them) or (
                     subscriber and subscriber.received < all_of_them):
-                time.sleep(0.01)
+                # The broker's work for a question counts, too.
+                time.sleep(0.1)
             end = time.monotonic(), cpu(broker)
             return all_of_them / (end[0] - begin[0]), (end[1] - begin[1]) / all_of_them * 1e6
         finally:

@@ -1,5 +1,7 @@
 //! Metering: reads the usage of tenants and users from the node, and writes it into the books.
 
+mod kept;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -15,9 +17,10 @@ use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
 use tidegate_identity::access::Tenancy;
-use tidegate_meter::{Amounts, Books, Counted, Payers, Present, Reading, lasting_name};
+use tidegate_meter::{Amounts, Counted, Payers, Present, lasting_name};
 use tidegate_node::{LeftRuns, LeftUsage, NodeHandle};
 
+use self::kept::{Kept, Users};
 use crate::usage_log::UsageLog;
 
 /// Time between two entries in the books: a `kill -9` loses at most the usage of this time that no commit has carried.
@@ -48,88 +51,9 @@ impl std::fmt::Debug for Meter {
 
 struct Account {
     tenants: Kept,
-    /// The usage of each user, where that is configured.
-    users: Option<Kept>,
+    users: Users,
     /// The usage of earlier processes in the store, until it is in the books.
     left: Vec<LeftUsage>,
-}
-
-/// Books, and the readings that are in them.
-struct Kept {
-    books: Books,
-    booked: Reading,
-    booked_at: Instant,
-    /// Usage of earlier processes that may be missing in the books.
-    left: Vec<LeftRun>,
-    /// The number under which the store has the usage of this process, until its run has begun in the books.
-    begins: Option<u64>,
-}
-
-/// The usage of an earlier process in the store, by payer.
-#[derive(Default)]
-struct LeftRun {
-    run: u64,
-    /// When it was stored last, Unix seconds.
-    at_s: u64,
-    counted: BTreeMap<String, (Counted, Present)>,
-}
-
-impl Kept {
-    fn open(
-        directory: Option<&String>,
-        payers: Payers,
-        runs: &LeftRuns,
-        name: impl Fn(&LeftUsage) -> String,
-    ) -> Result<Self, MeteringError> {
-        let books = match directory {
-            None => Books::in_memory(payers),
-            Some(directory) => Books::open(Path::new(directory), payers)
-                .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
-        };
-        let mut left: BTreeMap<u64, LeftRun> = BTreeMap::new();
-        for usage in &runs.left {
-            let of = left.entry(usage.run).or_default();
-            (of.run, of.at_s) = (usage.run, of.at_s.max(usage.at_s));
-            add_usage(of.counted.entry(name(usage)).or_default(), &usage.usage);
-        }
-        let left = left.into_values().collect();
-        Ok(Self { books, booked: Reading::default(), booked_at: Instant::now(), left, begins: Some(runs.this_run) })
-    }
-
-    /// Adds the usage of earlier processes that only the store has. No usage of this one comes before it.
-    fn settle(&mut self) -> io::Result<()> {
-        for LeftRun { run, at_s, counted } in &self.left {
-            let counted = counted.iter().map(|(payer, (counted, _))| (payer.clone(), *counted)).collect();
-            self.books.settle(*run, *at_s, &counted)?;
-        }
-        self.left.clear();
-        if let Some(run) = self.begins {
-            self.books.begin_run(run)?;
-            self.begins = None;
-        }
-        Ok(())
-    }
-
-    /// Adds the usage of earlier processes; that of this one does not go into the books.
-    fn pause(mut self) -> io::Result<()> {
-        self.begins = None;
-        self.settle()?;
-        self.books.pause()
-    }
-
-    /// Adds the usage since the last entry.
-    fn book(&mut self, now: &BTreeMap<String, (Counted, Present)>) -> Result<(), ControlError> {
-        let unwritten =
-            |error: io::Error| ControlError::Refused(format!("the books of usage cannot be written: {error}"));
-        self.settle().map_err(unwritten)?;
-        let at = Instant::now();
-        let elapsed = at.saturating_duration_since(self.booked_at);
-        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let (booked, used) = self.booked.since(now, elapsed_ms);
-        self.books.add(unix_seconds(), &used).map_err(unwritten)?;
-        (self.booked, self.booked_at) = (booked, at);
-        Ok(())
-    }
 }
 
 impl Meter {
@@ -144,7 +68,7 @@ impl Meter {
         let to_s = request.to_ms.div_ceil(MINUTE_MS) * 60;
         let kept = match request.by {
             MeterBy::Tenant => &account.tenants,
-            MeterBy::User => account.users.as_ref().ok_or_else(no_books_of_users)?,
+            MeterBy::User => account.users.counted().ok_or_else(no_books_of_users)?,
         };
         let sums = kept.books.sum(from_s, to_s).into_iter();
         let usage = match request.by {
@@ -164,9 +88,7 @@ impl Meter {
         let now = readings(&self.tenancy, usage, &(self.sink_deliveries)());
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         account.tenants.book(&now)?;
-        if let Some(kept) = &mut account.users {
-            kept.book(&readings_of_users(&self.tenancy, users))?;
-        }
+        account.users.book(|| readings_of_users(&self.tenancy, users))?;
         let settled = std::mem::take(&mut account.left);
         if !settled.is_empty() {
             self.node.forget_usage(settled);
@@ -347,18 +269,8 @@ impl Metering {
         let of_tenant = |left: &LeftUsage| tenant_name(&tenancy, left.tenant);
         let tenants = Kept::open(directory, Payers::Tenants, &runs, of_tenant)?;
         let of_user = |left: &LeftUsage| user_payer(&tenant_name(&tenancy, left.tenant), &left.user);
-        let of_users = || Kept::open(directory, Payers::Users { unnamed: without_user }, &runs, of_user);
-        let users = if config.hub.usage_by_user {
-            Some(of_users()?)
-        } else {
-            let are_there = |directory: &&String| Path::new(directory).join(tidegate_meter::USERS_FILE).exists();
-            if let Some(directory) = directory.filter(are_there) {
-                // Nothing else adds what earlier processes have left in the store for them.
-                let unwritten = |source| MeteringError::Books { directory: directory.clone(), source };
-                of_users()?.pause().map_err(unwritten)?;
-            }
-            None
-        };
+        let payers = Payers::Users { unnamed: without_user };
+        let users = Users::open(directory, payers, config.hub.usage_by_user, &runs, of_user)?;
         // Without a data directory the configuration has no records.
         let mut records = match directory {
             Some(directory) => usage_records(config, directory)?,

@@ -90,6 +90,17 @@ impl Record {
         Self { message, content, own_id: None, computed_topic: None, computed_key: None, encoded: None, reason: None }
     }
 
+    /// Empties it for another message; `none` is that of no record.
+    pub(crate) fn reset(&mut self, none: Arc<Message>) {
+        // By name, so that none is forgotten.
+        let Self { message, content, own_id, computed_topic, computed_key, encoded, reason } = self;
+        (*message, *content) = (none, Content::default());
+        for text in [own_id, computed_topic, computed_key, reason] {
+            *text = None;
+        }
+        *encoded = None;
+    }
+
     /// Its id: that of the message, or of one of several records of the message. It is the same whenever the message comes.
     pub fn id(&self) -> &str {
         self.own_id.as_ref().unwrap_or(&self.message.id)

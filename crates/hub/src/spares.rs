@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::format::Format;
 use crate::message::Message;
-use crate::record::{Content, Record};
+use crate::record::{Content, Record, WholeMessage};
 
 /// Limit of kept messages or records: the size of a usual window. More are freed.
 const MAX_SPARES: usize = 1024;
@@ -46,9 +47,21 @@ impl SpareRecords {
     /// Keeps a record that has ended, unless another part still has it.
     pub(crate) fn put(&mut self, mut record: Arc<Record>) {
         if let Some(own) = Arc::get_mut(&mut record).filter(|_| self.records.len() < MAX_SPARES) {
-            *own = Record::new(Arc::clone(&self.none), Content::default());
+            own.reset(Arc::clone(&self.none));
             self.records.push(record);
         }
+    }
+
+    /// The record of a message that goes on as it came, shared.
+    pub(crate) fn share_whole(&mut self, message: &Arc<Message>, format: Format) -> Arc<Record> {
+        let (message, content) = (Arc::clone(message), Content::Whole(WholeMessage::new(format)));
+        let Some(mut place) = self.records.pop() else { return Arc::new(Record::new(message, content)) };
+        match Arc::get_mut(&mut place) {
+            // The others of its fields are empty.
+            Some(own) => (own.message, own.content) = (message, content),
+            None => place = Arc::new(Record::new(message, content)),
+        }
+        place
     }
 
     /// The record, shared.
@@ -102,5 +115,10 @@ mod tests {
         assert_eq!(Arc::strong_count(&message), 1);
         let next = spares.share(record("b"));
         assert_eq!((Arc::as_ptr(&next), next.topic()), (place, "b"), "in the same memory");
+        spares.put(next);
+        let whole = spares.share_whole(&message, Format::Json);
+        assert_eq!((Arc::as_ptr(&whole), whole.topic(), whole.is_as_it_came()), (place, "t", true));
+        spares.put(whole);
+        assert_eq!(Arc::strong_count(&message), 1);
     }
 }

@@ -22,6 +22,14 @@ impl Client {
         self.receiving.judge(now, delivery, ReasonCode::Success, &mut self.wire);
     }
 
+    /// Acknowledges many messages, as [`Self::acknowledge`] does each, and sends all acknowledgements behind the last one.
+    pub fn acknowledge_all(&mut self, now: Instant, deliveries: impl IntoIterator<Item = Delivery>) {
+        for delivery in deliveries {
+            self.receiving.incoming.judge(delivery, ReasonCode::Success);
+        }
+        self.receiving.send_acknowledgements(now, &mut self.wire);
+    }
+
     /// Refuses a message of QoS 1 or 2; for [`Acknowledgement::Manual`]. The server forgets it nevertheless. A
     /// `reason_code` below 0x80, or a code that a PUBACK cannot carry, counts as [`ReasonCode::UnspecifiedError`].
     /// Before MQTT 5.0 the server is not informed of the refusal.

@@ -107,6 +107,19 @@ fn acknowledgements_leave_in_the_order_of_arrival() {
 }
 
 #[test]
+fn acknowledgements_of_many_messages_leave_together() {
+    let mut script = manual(Version::V311);
+    script.receive(b"\x32\x06\0\x01t\0\x01a\x34\x06\0\x01t\0\x02b\x32\x06\0\x01t\0\x03c\x32\x06\0\x01t\0\x04d");
+    let [first, second, third, fourth] = [(); 4].map(|()| script.delivery());
+    script.client.acknowledge_all(script.now, [second, third]);
+    script.assert_quiet();
+    script.client.acknowledge_all(script.now, [first, first]);
+    assert_eq!(script.sent(), [0x40, 2, 0, 1, 0x50, 2, 0, 2, 0x40, 2, 0, 3]);
+    script.client.acknowledge_all(script.now, [fourth, third]);
+    assert_eq!(script.sent(), [0x40, 2, 0, 4]);
+}
+
+#[test]
 fn qos_2_is_delivered_once_until_it_is_released() {
     let mut script = Script::connected(Version::V311);
     script.receive(b"\x34\x06\0\x01t\0\x01x");

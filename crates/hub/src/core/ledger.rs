@@ -1,11 +1,11 @@
 //! Which messages are not acknowledged yet, and how many sinks each still waits for.
 
-use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use crate::message::Message;
 
@@ -26,31 +26,17 @@ struct Entry<D> {
     /// Whether no sink gets a record of it: a step has left it out or has failed.
     left_out: bool,
     message: Arc<Message>,
+    /// The hash of its id, if the id lasts.
+    id_hash: Option<u64>,
     size: usize,
 }
 
-/// A message, known by its id.
-#[derive(Clone, Debug)]
-struct ById(Arc<Message>);
-
-impl Borrow<str> for ById {
-    fn borrow(&self) -> &str {
-        &self.0.id
-    }
-}
-
-impl PartialEq for ById {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
-    }
-}
-
-impl Eq for ById {}
-
-impl Hash for ById {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.id.hash(state);
-    }
+/// An entry whose message has an id that lasts. The entry goes without a look at the id.
+#[derive(Debug)]
+struct Known {
+    /// The hash of the id.
+    hash: u64,
+    number: u64,
 }
 
 /// Tokens of a message: none at QoS 0, or when the connection has ended since, and usually one. There are several when
@@ -147,14 +133,24 @@ impl<D> Entries<D> {
         self.places.binary_search_by_key(&number, |(other, _)| *other).ok()
     }
 
+    fn get(&self, number: u64) -> Option<&Entry<D>> {
+        self.places.get(self.place(number)?)?.1.as_ref()
+    }
+
     fn get_mut(&mut self, number: u64) -> Option<&mut Entry<D>> {
         let place = self.place(number)?;
         self.places.get_mut(place)?.1.as_mut()
     }
 
     fn remove(&mut self, number: u64) -> Option<Entry<D>> {
+        self.remove_if(number, |_| true)
+    }
+
+    /// Removes an entry, if it is to go after a change.
+    fn remove_if(&mut self, number: u64, goes: impl FnOnce(&mut Entry<D>) -> bool) -> Option<Entry<D>> {
         let place = self.place(number)?;
-        let entry = self.places.get_mut(place)?.1.take()?;
+        let (_, held) = self.places.get_mut(place)?;
+        let entry = held.take_if(goes)?;
         self.len -= 1;
         while self.places.front().is_some_and(|(_, entry)| entry.is_none()) {
             self.places.pop_front();
@@ -179,7 +175,8 @@ impl<D> Entries<D> {
 pub(super) struct Ledger<D> {
     entries: Entries<D>,
     /// The messages whose id lasts.
-    by_id: HashMap<ById, u64, RandomState>,
+    by_id: HashTable<Known>,
+    hasher: RandomState,
     /// With the deliveries that the broker will send again.
     settled: HashMap<Arc<str>, usize>,
     settled_order: VecDeque<Arc<str>>,
@@ -202,7 +199,8 @@ impl<D> Default for Ledger<D> {
     fn default() -> Self {
         Self {
             entries: Entries::default(),
-            by_id: HashMap::default(),
+            by_id: HashTable::new(),
+            hasher: RandomState::default(),
             settled: HashMap::new(),
             settled_order: VecDeque::new(),
             next: 0,
@@ -218,7 +216,9 @@ impl<D> Ledger<D> {
             return Arrival::New;
         }
         let id = message.id.as_str();
-        if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(*number)) {
+        let is_it = |known: &Known| self.entries.get(known.number).is_some_and(|entry| entry.message.id == id);
+        let known = self.by_id.find(self.hasher.hash_one(id), is_it).map(|known| known.number);
+        if let Some(entry) = known.and_then(|number| self.entries.get_mut(number)) {
             entry.come_again = entry.come_again.saturating_sub(1);
             if let Some(token) = token.take() {
                 entry.tokens.push(token);
@@ -242,11 +242,12 @@ impl<D> Ledger<D> {
         let NewEntry { token, pending, left_out, message, record_bytes } = new;
         let size = message.size() + record_bytes;
         self.bytes += size;
-        if message.lasting_id {
-            self.by_id.insert(ById(Arc::clone(&message)), number);
+        let id_hash = message.lasting_id.then(|| self.hasher.hash_one(message.id.as_str()));
+        if let Some(hash) = id_hash {
+            self.by_id.insert_unique(hash, Known { hash, number }, |known| known.hash);
         }
         let tokens = Tokens::new(token);
-        let entry = Entry { tokens, come_again: 0, pending, dropped: false, left_out, message, size };
+        let entry = Entry { tokens, come_again: 0, pending, dropped: false, left_out, message, id_hash, size };
         self.entries.push(number, entry);
         number
     }
@@ -260,18 +261,14 @@ impl<D> Ledger<D> {
 
     /// One more sink has a message.
     pub(super) fn confirm(&mut self, number: u64) -> Confirmed<D> {
-        let Some(entry) = self.entries.get_mut(number) else { return Confirmed::Waits };
-        entry.pending = entry.pending.saturating_sub(1);
-        if entry.pending > 0 {
-            return Confirmed::Waits;
-        }
-        let Some(entry) = self.entries.remove(number) else { return Confirmed::Waits };
-        self.bytes = self.bytes.saturating_sub(entry.size);
-        if entry.message.lasting_id {
-            self.by_id.remove(entry.message.id.as_str());
-            if entry.come_again > 0 {
-                self.remember(Arc::from(entry.message.id.as_str()), entry.come_again);
-            }
+        let is_last = |entry: &mut Entry<D>| {
+            entry.pending = entry.pending.saturating_sub(1);
+            entry.pending == 0
+        };
+        let Some(entry) = self.entries.remove_if(number, is_last) else { return Confirmed::Waits };
+        self.let_go(number, &entry);
+        if entry.id_hash.is_some() && entry.come_again > 0 {
+            self.remember(Arc::from(entry.message.id.as_str()), entry.come_again);
         }
         let Entry { tokens, dropped, left_out, message, .. } = entry;
         Confirmed::Done { tokens, dropped, left_out, message }
@@ -314,10 +311,17 @@ impl<D> Ledger<D> {
 
     /// Drops an entry without tokens.
     pub(super) fn discard(&mut self, number: u64) {
-        let Some(entry) = self.entries.remove(number) else { return };
+        if let Some(entry) = self.entries.remove(number) {
+            self.let_go(number, &entry);
+        }
+    }
+
+    /// An entry has gone.
+    fn let_go(&mut self, number: u64, entry: &Entry<D>) {
         self.bytes = self.bytes.saturating_sub(entry.size);
-        if entry.message.lasting_id {
-            self.by_id.remove(entry.message.id.as_str());
+        let place = entry.id_hash.map(|hash| self.by_id.find_entry(hash, |known| known.number == number));
+        if let Some(Ok(place)) = place {
+            place.remove();
         }
     }
 

@@ -34,6 +34,8 @@ use crate::time::wall_clock;
 const MAX_HELD: usize = 20_000;
 /// The same in bytes, with their records. Beyond it, records of messages above QoS 0 are made later.
 const MAX_HELD_BYTES: usize = 64 << 20;
+/// How far the clock of an operator may be ahead, milliseconds: a replay from a later time is refused.
+const MAX_CLOCK_DIFFERENCE: u64 = 60_000;
 /// Time for an order of an operator.
 const ORDER_WITHIN: Duration = Duration::from_secs(3);
 
@@ -325,8 +327,11 @@ impl Hub {
     /// pipeline does not run here.
     ///
     /// # Errors
-    /// When its source keeps no messages, or does not answer.
+    /// When the time lies in the future, or its source keeps no messages or does not answer.
     pub fn replay(&self, name: &str, from: u64) -> Result<bool, ReplayError> {
+        if from > wall_clock().saturating_add(MAX_CLOCK_DIFFERENCE) {
+            return Err(ReplayError::Future);
+        }
         let answer = {
             let state = self.state();
             let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) else { return Ok(false) };

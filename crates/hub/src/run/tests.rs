@@ -283,6 +283,7 @@ fn a_replay_without_a_bus_reads_the_archive() {
         stream.write_all(&[0x32, 7, 0, 1, b't', 0, id, 0, payload]).unwrap();
         assert_eq!(packet(&mut stream).0, 4, "it is acknowledged, and so it is in the archive");
     }
+    assert!(matches!(hub.replay("hot", u64::MAX), Err(ReplayError::Future)), "it would replace an earlier one");
     assert!(matches!(hub.replay("hot", 0), Ok(true)));
     wait_for_delivered(&hub, 2);
     assert_eq!(payloads(), ["y", "y"]);

@@ -202,10 +202,10 @@ impl<S: Source> Worker<S> {
 
     /// Does what the core asks for.
     fn act(&mut self) {
-        let now = self.now();
+        let (now, mut ended) = (self.now(), Vec::new());
         while let Some(action) = self.core.next_action(now) {
             match action {
-                Action::Acknowledge(token, ending) => self.source.acknowledge(token, ending),
+                Action::Acknowledge(token, ending) => ended.push((token, ending)),
                 Action::Send { lane, batch } => {
                     // A lane ends with its pipeline, and not before.
                     if let Some(lane) = self.lanes.get(lane) {
@@ -214,6 +214,9 @@ impl<S: Source> Worker<S> {
                 }
                 Action::Tell(news) => self.tell(news),
             }
+        }
+        if !ended.is_empty() {
+            self.source.acknowledge_all(ended);
         }
         while let Some(message) = self.core.next_ended() {
             self.source.reuse(message);

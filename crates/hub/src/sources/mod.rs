@@ -59,6 +59,9 @@ pub enum ReplayError {
     /// The source forgets a message when it is delivered.
     #[error("its source keeps no messages that are delivered: a pipeline of topics does with keep = \"24h\"")]
     NothingKept,
+    /// It would bring no message.
+    #[error("the time lies in the future: no message came then")]
+    Future,
     /// The archive cannot be read, or the order cannot be kept there.
     #[error("the archive {}: {error}", folder.display())]
     Archive {
@@ -97,6 +100,13 @@ pub trait Source: Send {
     /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
     /// message come again. A sender that waits for an answer receives the ending.
     fn acknowledge(&mut self, token: Self::Token, ending: Ending);
+
+    /// Many messages have ended, in this order.
+    fn acknowledge_all(&mut self, ended: Vec<(Self::Token, Ending)>) {
+        for (token, ending) in ended {
+            self.acknowledge(token, ending);
+        }
+    }
 
     /// Takes back a message that has ended: the next ones may use its memory.
     fn reuse(&mut self, _message: Arc<Message>) {}

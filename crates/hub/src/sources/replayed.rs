@@ -205,6 +205,17 @@ where
         }
     }
 
+    fn acknowledge_all(&mut self, ended: Vec<(Self::Token, Ending)>) {
+        let mut live = Vec::with_capacity(ended.len());
+        for (token, ending) in ended {
+            match token {
+                ReplayedToken::Live(token) => live.push((token, ending)),
+                ReplayedToken::Past { .. } => self.acknowledge(token, ending),
+            }
+        }
+        self.source.acknowledge_all(live);
+    }
+
     fn acknowledge(&mut self, token: Self::Token, ending: Ending) {
         match token {
             ReplayedToken::Live(token) => self.source.acknowledge(token, ending),

@@ -339,6 +339,10 @@ impl Source for Topics {
         self.driver.client().acknowledge(self.now, delivery);
     }
 
+    fn acknowledge_all(&mut self, ended: Vec<(Delivery, Ending)>) {
+        self.driver.client().acknowledge_all(self.now, ended.into_iter().map(|(delivery, _)| delivery));
+    }
+
     fn reuse(&mut self, message: Arc<Message>) {
         self.spares.put(message);
     }

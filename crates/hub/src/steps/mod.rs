@@ -252,6 +252,14 @@ impl Steps {
         self.sql.as_ref().is_some_and(Sql::is_foreach)
     }
 
+    /// The format of payloads, where each message goes on as it came.
+    pub(crate) fn passes_all(&self) -> Option<Format> {
+        let expressions = [&self.filter, &self.topic, &self.key];
+        let is_read = self.sql.is_some() || expressions.into_iter().any(Option::is_some) || self.schema.is_some();
+        let is_changed = !self.set.is_empty() || self.every.is_some() || self.encode.is_some();
+        (!self.forwards && !is_read && !is_changed).then_some(self.format)
+    }
+
     /// Whether they make a record of each message: no condition leaves one out.
     pub fn takes_all(&self) -> bool {
         self.filter.is_none()

@@ -135,12 +135,14 @@ pub(super) struct Search {
     delivered_from: u64,
     /// The search ends here.
     end: u64,
+    /// Records before the found one that are not delivered. A partition has positions without records, too.
+    passed: u64,
     reader: Option<Reader>,
 }
 
 impl Search {
     pub(super) fn new(replay: u64, from: u64) -> Self {
-        Self { replay, from, delivered: 0, delivered_from: 0, end: 0, reader: None }
+        Self { replay, from, delivered: 0, delivered_from: 0, end: 0, passed: 0, reader: None }
     }
 
     /// Looks for the first record that is kept: delivered ones from one time on, and ones that wait from another.
@@ -156,6 +158,12 @@ impl Search {
 
     pub(super) fn is_begun(&self) -> bool {
         self.reader.is_some()
+    }
+
+    /// The messages that a removal below the found position takes away before all sinks have them.
+    pub(super) fn undelivered(&self, share: &Share, below: u64) -> Option<Undelivered> {
+        let lost = share.undelivered_below(below).filter(|_| self.passed > 0)?;
+        Some(Undelivered { untaken: lost.untaken.min(self.passed), ..lost })
     }
 
     /// Looks at records that have come. Returns the position when it is found.
@@ -174,6 +182,7 @@ impl Search {
                 if position >= self.end || is_young {
                     return Ok(Some(position.min(self.end)));
                 }
+                self.passed += u64::from(!is_delivered);
             }
             if taken.next >= Position(self.end) {
                 return Ok(Some(self.end));
@@ -196,6 +205,10 @@ mod tests {
 
     /// The position that a search finds among messages of these times.
     fn found(times: &[u64], delivered: u64, mut search: Search) -> u64 {
+        find(times, delivered, &mut search)
+    }
+
+    fn find(times: &[u64], delivered: u64, search: &mut Search) -> u64 {
         let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
         let place = LogPartition::new(LogName::new("hub-p").unwrap(), 0);
         wait(|done| bus.create(LogSpec::shared(place.log.clone(), 1), done)).unwrap();
@@ -235,6 +248,21 @@ mod tests {
         assert_eq!(share.undelivered_below(8), Some(Undelivered { first: 3, untaken: 2 }));
         share.trimmed = 7;
         assert_eq!(share.undelivered_below(8), Some(Undelivered { first: 7, untaken: 1 }));
+    }
+
+    #[test]
+    fn positions_without_messages_are_no_loss() {
+        let share = Share::new(1, Instant::now());
+        let mut search = Search::of_kept(25, 15);
+        assert_eq!(find(&[10, 20], 0, &mut search), 1);
+        assert_eq!(search.undelivered(&share, 1), Some(Undelivered { first: 0, untaken: 1 }));
+        // The bus has taken positions for its own records, and no message has come.
+        let mut search = Search::of_kept(25, 15);
+        assert_eq!(find(&[], 0, &mut search), 0);
+        assert_eq!(search.undelivered(&share, 2), None);
+        let mut search = Search::of_kept(25, 15);
+        assert_eq!(find(&[10], 1, &mut search), 1);
+        assert_eq!(search.undelivered(&share, 2), None, "the message is delivered");
     }
 
     #[test]

@@ -166,9 +166,11 @@ impl LogSource {
             }
         };
         let Some(below) = below else { return Ok(()) };
-        (part.trimming, part.trim_at) = (None, now + TRIM_EVERY);
+        let search = part.trimming.take();
+        part.trim_at = now + TRIM_EVERY;
         if below > part.trimmed {
-            if let Some(Undelivered { first, untaken }) = part.undelivered_below(below) {
+            let lost = search.and_then(|search| search.undelivered(part, below));
+            if let Some(Undelivered { first, untaken }) = lost {
                 self.removed += untaken;
                 let (pipeline, last) = (self.settings.pipeline.as_str(), below - 1);
                 tracing::warn!(
