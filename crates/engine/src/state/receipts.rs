@@ -48,7 +48,10 @@ impl Reporting<'_> {
     /// The same for a message that is kept.
     #[inline]
     pub(crate) fn report_outcome_of(&mut self, to: SessionKey, message: &Message, outcome: DeliveryOutcome) {
-        self.report_outcome(to, message.topic(), message.properties(), message.qos, outcome);
+        // The bytes of a topic are checked whenever it is read.
+        if self.has_addresses {
+            self.report_outcome(to, message.topic(), message.properties(), message.qos, outcome);
+        }
     }
 
     /// The same for a node by its name.
