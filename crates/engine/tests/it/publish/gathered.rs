@@ -2,6 +2,7 @@
 //! the connection.
 
 use tidegate_engine::Durability;
+use tidegate_mqtt::PacketType::{PubAck, PubRec, UnsubAck};
 use tidegate_mqtt::QoS::AtLeastOnce;
 use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode};
 
@@ -30,12 +31,12 @@ fn pub_acks_of_one_read_follow_its_messages() {
     for _ in 0..3 {
         client.expect_publish("t", "x");
     }
-    let ids = (0..3).map(|_| match client.expect(PacketType::PubAck).packet() {
+    let ids = (0..3).map(|_| match client.expect(PubAck).packet() {
         Packet::PubAck(ack) => ack.packet_id.get(),
         other => panic!("{other:?}"),
     });
     assert_eq!(ids.collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(world.engine(0, |engine, _| engine.questions().counters().packets_out[PacketType::PubAck as usize]), 3);
+    assert_eq!(world.engine(0, |engine, _| engine.questions().counters().packets_out[PubAck as usize]), 3);
 }
 
 #[test]
@@ -49,13 +50,11 @@ fn answers_of_one_read_have_the_order_of_its_packets() {
     client.send_publish(message("lonely", "x").qos1().id(4));
     client.send_publish(message("t", "x").qos1().id(5));
     client.send_unsubscribe("t");
-    use PacketType::{PubAck, PubRec, UnsubAck};
     assert_eq!(arrived(&world, &client), [PubAck, PubRec, PubAck, PubAck, PubAck, UnsubAck]);
 }
 
 #[test]
 fn pub_acks_leave_before_the_end_of_a_connection() {
-    use PacketType::PubAck;
     let world = World::new(1);
     world.connect(v5("b")).subscribe("t", AtLeastOnce);
     let client = world.connect(v5("a").manual());
