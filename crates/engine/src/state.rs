@@ -14,6 +14,7 @@ pub(crate) mod groups;
 pub(crate) mod loop_lag;
 pub(crate) mod overflow;
 pub(crate) mod overload;
+pub(crate) mod pub_acks;
 pub(crate) mod receipts;
 pub(crate) mod restore;
 pub(crate) mod tail;
@@ -50,6 +51,7 @@ use crate::settings::{Holding, Settings};
 use crate::timers::Schedule;
 use crate::timers::Timer;
 use departures::Departures;
+use pub_acks::PubAcks;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use tidegate_mqtt::PacketType;
@@ -89,6 +91,8 @@ pub(crate) struct ShardState {
     pub sessions: Sessions,
     /// Connections with output.
     pub to_write: ToWrite,
+    /// Answers to the input at hand.
+    pub pub_acks: PubAcks,
     pub events: VecDeque<Event>,
     pub pool: OutputPool,
     pub counters: Counters,
@@ -172,6 +176,7 @@ impl ShardState {
             transfers: Transfers::new(shard),
             sessions: Sessions::default(),
             to_write: ToWrite::default(),
+            pub_acks: PubAcks::default(),
             events: VecDeque::new(),
             pool: OutputPool::default(),
             counters: Counters::default(),
@@ -288,6 +293,7 @@ impl ShardState {
         self.connections.shrink();
         self.sessions.shrink();
         self.to_write.shrink();
+        self.pub_acks.shrink();
         self.events.shrink_to_fit();
         self.to_read.shrink_to_fit();
         self.receipts.shrink();

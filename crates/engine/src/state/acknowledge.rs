@@ -60,7 +60,7 @@ impl ShardState {
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
         }
-        if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
+        if let Some(delivery) = delivery.as_ref().filter(|_| self.has_addresses && !code.is_error()) {
             self.reports().report_outcome_of(by, &delivery.message, DeliveryOutcome::Delivered);
         }
         if code.is_error() {

@@ -309,8 +309,8 @@ impl ShardState {
     fn note_sent(&mut self, to: SessionKey, payer: Payer, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
-        // Before the parts of a report are borrowed: few messages have properties.
-        if qos == QoS::AtMostOnce && !publication.properties.is_empty() {
+        // Before the parts of a report are borrowed: few brokers have addresses.
+        if self.has_addresses && qos == QoS::AtMostOnce && !publication.properties.is_empty() {
             self.reports().report_outcome(
                 to,
                 publication.topic,

@@ -7,6 +7,7 @@ use tidegate_mqtt::{Packet, PacketType, PubRec, ReasonCode};
 use crate::harness::*;
 
 mod checks;
+mod gathered;
 mod passed_on;
 mod receive_maximum;
 mod stages;

@@ -11,7 +11,6 @@ use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
-use crate::flows::session::acknowledge::ACK_LEN;
 use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::BrokerLinkKey;
 use crate::ids::{ConnectionKey, TenantId};
@@ -20,6 +19,7 @@ use crate::orchestrator::broker_link::connection::ORCHESTRATOR;
 use crate::orchestrator::broker_link::copies::RECEIVE_MAXIMUM;
 use crate::orchestrator::broker_link::filters::SUB_ACK_PROBES;
 use crate::orchestrator::broker_link::{DialAttempt, Probe, Stage};
+use crate::state::pub_acks::ACK_LEN;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{
     Connect, ConnectProperties, Disconnect, Frame, PacketType, PingReq, ReasonCode, UserProperties, Version,

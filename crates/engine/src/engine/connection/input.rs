@@ -11,7 +11,6 @@ use crate::events::refused::Refused;
 use crate::flows::contexts::acknowledging;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::parking;
-use crate::flows::session::acknowledge::ACK_LEN;
 use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::image::connection::{EDGE_STOPS, RELAY_FRAME};
@@ -22,6 +21,7 @@ use crate::orchestrator::broker_link::BrokerLinks;
 use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
+use crate::state::pub_acks::{self, ACK_LEN};
 use crate::timers::Timer;
 use tidegate_mqtt::{
     Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
@@ -181,7 +181,9 @@ impl Engine {
     /// Takes as many whole frames as there are and may be taken; returns how many bytes they were.
     fn take_frames(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
         let before = self.state.to_write.begin_input();
+        let outer = pub_acks::begin(&mut self.state, key);
         let taken = self.take_each_frame(now, key, bytes);
+        pub_acks::end(&mut self.state, outer);
         self.state.to_write.end_input(before);
         taken
     }
@@ -256,7 +258,7 @@ impl Engine {
         if connection.listener == BROKER_LINK_LISTENER {
             return self.fleet().take_broker_link_frame(now, key, frame, rest);
         }
-        let version = connection.version;
+        let (version, listener) = (connection.version, connection.listener);
         let packet_type = frame.packet_type();
         if connection.phase == Phase::AwaitConnect {
             self.state.counters.packets_in[packet_type as usize] += 1;
@@ -271,9 +273,10 @@ impl Engine {
             return Ok(parking!(self).park_frame(key, &rest[..frame.total_len]));
         }
         self.state.counters.packets_in[packet_type as usize] += 1;
+        pub_acks::write_before(&mut self.state, packet_type);
         match packet_type {
             PacketType::Publish => {
-                let listener = self.state.settings.listener(connection.listener);
+                let listener = self.state.settings.listener(listener);
                 let limits_rate =
                     listener.is_some_and(ListenerSettings::limits_rate) || self.state.tenants.limit_rates();
                 if self.pipeline().handle_publish(now, key, version, frame)? == Progress::Deferred {

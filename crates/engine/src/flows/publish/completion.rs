@@ -13,6 +13,7 @@ use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::Membership;
 use crate::session::refused::RefusedMessage;
+use crate::state::pub_acks;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
@@ -41,9 +42,8 @@ impl Answering<'_> {
         let is_first = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
         if waits == 0 && is_first {
             let is_plain = matches!(answer, Answer::PubAck(Ok(ReasonCode::Success)));
-            if is_plain && connection.listener != PRINCIPAL_LISTENER && !self.broker_links.is_confirming() {
-                self.state.send_promise(key, PacketType::PubAck, promises, |out| put_plain_pub_ack(packet_id, out));
-            } else {
+            let is_plain = is_plain && connection.listener != PRINCIPAL_LISTENER && !self.broker_links.is_confirming();
+            if !is_plain || !self.state.pub_acks.gather(key, packet_id, promises) {
                 self.send_answer(now, key, PendingAck { waits, packet_id, answer, promises });
             }
             return;
@@ -101,6 +101,8 @@ impl Answering<'_> {
     #[inline]
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
+        // Acknowledgements have the order of the messages.
+        pub_acks::write(self.state);
         if self.broker_links.is_confirming() {
             self.broker_links.settlement.note_confirmed(
                 self.state,

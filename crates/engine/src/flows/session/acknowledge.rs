@@ -8,6 +8,7 @@ use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
+use crate::state::pub_acks::ACK_LEN;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
 
 /// The packet identifier of an acknowledgement of two bytes, which nearly all are.
@@ -18,9 +19,6 @@ fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
     }
     <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
 }
-
-/// Bytes of a PUBACK without a reason code.
-pub(crate) const ACK_LEN: usize = 4;
 
 /// The packet identifier of a whole PUBACK without a reason code.
 #[inline]

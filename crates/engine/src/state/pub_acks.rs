@@ -1,0 +1,87 @@
+//! PUBACKs of the packets that one client has sent at once.
+//!
+//! They are gathered and written behind the other output of these packets. A broker of a fleet sends its messages back to
+//! the connection that they came on: behind each other, their PUBACKs cost the orchestrator a fraction of single ones.
+
+use crate::ids::ConnectionKey;
+use crate::state::ShardState;
+use tidegate_mqtt::{PacketId, PacketType};
+
+/// Bytes of a PUBACK without a reason code.
+pub(crate) const ACK_LEN: usize = 4;
+
+/// The PUBACKs of the input at hand that are not in its connection's output yet.
+#[derive(Debug, Default)]
+pub(crate) struct PubAcks {
+    /// The connection whose packets are taken.
+    of: Option<ConnectionKey>,
+    /// Whole packets without a reason code, in the order of the messages. As many as there are messages in one read.
+    bytes: Vec<u8>,
+    /// Whether they promise changes that were written into the journal: all or none do.
+    promise: bool,
+}
+
+impl PubAcks {
+    /// Gathers a PUBACK of success; returns false where it is to be sent at once, since it belongs to another connection.
+    /// Those that promise other things than this one have to be written before.
+    #[inline]
+    pub(crate) fn gather(&mut self, key: ConnectionKey, id: PacketId, promises: bool) -> bool {
+        if self.of != Some(key) || self.promise != promises && !self.bytes.is_empty() {
+            return false;
+        }
+        self.promise = promises;
+        let [high, low] = id.get().to_be_bytes();
+        self.bytes.extend_from_slice(&[0x40, 2, high, low]);
+        true
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+}
+
+/// Begins to gather the PUBACKs of a connection; returns the argument of [`end`].
+#[inline]
+pub(crate) fn begin(state: &mut ShardState, key: ConnectionKey) -> Option<ConnectionKey> {
+    write(state);
+    state.pub_acks.of.replace(key)
+}
+
+/// Writes the gathered PUBACKs, and goes on with those of the connection before.
+#[inline]
+pub(crate) fn end(state: &mut ShardState, before: Option<ConnectionKey>) {
+    write(state);
+    state.pub_acks.of = before;
+}
+
+/// Writes the gathered PUBACKs before a packet of this type is taken, if it is none of an exchange of messages.
+#[inline]
+pub(crate) fn write_before(state: &mut ShardState, packet_type: PacketType) {
+    use PacketType::{PubAck, PubComp, PubRec, PubRel, Publish};
+    if !matches!(packet_type, Publish | PubAck | PubRec | PubRel | PubComp) {
+        write(state);
+    }
+}
+
+/// Writes the gathered PUBACKs to the output of their connection.
+#[inline]
+pub(crate) fn write(state: &mut ShardState) {
+    if !state.pub_acks.bytes.is_empty() {
+        write_some(state);
+    }
+}
+
+fn write_some(state: &mut ShardState) {
+    let mut bytes = std::mem::take(&mut state.pub_acks.bytes);
+    if let Some(key) = state.pub_acks.of {
+        state.send_promise(key, PacketType::PubAck, state.pub_acks.promise, |out| {
+            out.extend_from_slice(&bytes);
+            true
+        });
+        // One of them is counted.
+        state.counters.packets_out[PacketType::PubAck as usize] += (bytes.len() / ACK_LEN - 1) as u64;
+    }
+    bytes.clear();
+    state.pub_acks.bytes = bytes;
+}

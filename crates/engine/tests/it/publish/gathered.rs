@@ -1,0 +1,84 @@
+//! PUBACKs of messages that come in one read: behind other output, in the order of the messages, and before whatever ends
+//! the connection.
+
+use tidegate_engine::Durability;
+use tidegate_mqtt::PacketType::{PubAck, PubRec, UnsubAck};
+use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode};
+
+use crate::harness::*;
+
+/// The types of all packets that have come, in order.
+fn arrived(world: &World, client: &Client) -> Vec<PacketType> {
+    world.run();
+    std::iter::from_fn(|| client.take_arrival()).map(|arrival| arrival.packet_type()).collect()
+}
+
+/// Messages of one read, with packet ids from 1 on.
+fn send_some(client: &Client, topic: &str, count: u16) {
+    for number in 1..=count {
+        client.send_publish(message(topic, "x").qos1().id(number));
+    }
+}
+
+#[test]
+fn pub_acks_of_one_read_follow_its_messages() {
+    let world = World::new(1);
+    let client = world.connect(v5("a").manual());
+    client.subscribe("t", AtLeastOnce);
+    send_some(&client, "t", 3);
+    world.run();
+    for _ in 0..3 {
+        client.expect_publish("t", "x");
+    }
+    let ids = (0..3).map(|_| match client.expect(PubAck).packet() {
+        Packet::PubAck(ack) => ack.packet_id.get(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ids.collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(world.engine(0, |engine, _| engine.questions().counters().packets_out[PubAck as usize]), 3);
+}
+
+#[test]
+fn answers_of_one_read_have_the_order_of_its_packets() {
+    let world = World::new(1);
+    world.connect(v5("b")).subscribe("t", AtLeastOnce);
+    let client = world.connect(v5("a").manual());
+    client.send_publish(message("t", "x").qos1().id(1));
+    client.send_publish(message("t", "x").qos2().id(2));
+    client.send_publish(message("t", "x").qos1().id(3));
+    client.send_publish(message("lonely", "x").qos1().id(4));
+    client.send_publish(message("t", "x").qos1().id(5));
+    client.send_unsubscribe("t");
+    assert_eq!(arrived(&world, &client), [PubAck, PubRec, PubAck, PubAck, PubAck, UnsubAck]);
+}
+
+#[test]
+fn pub_acks_leave_before_the_end_of_a_connection() {
+    let world = World::new(1);
+    world.connect(v5("b")).subscribe("t", AtLeastOnce);
+    let client = world.connect(v5("a").manual());
+    send_some(&client, "t", 2);
+    client.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+    assert_eq!(arrived(&world, &client), [PubAck, PubAck]);
+    let client = world.connect(v5("a").manual());
+    send_some(&client, "t", 2);
+    // A second CONNECT is a protocol error.
+    client.send_bytes(&v5("a").encode());
+    assert_eq!(arrived(&world, &client), [PubAck, PubAck, PacketType::Disconnect]);
+}
+
+#[test]
+fn pub_acks_without_a_promise_do_not_wait_in_a_read() {
+    let world = World::with(1, |settings| settings.durability = Durability::Commit);
+    world.connect(v5("kept").lasting()).subscribe("kept", AtLeastOnce);
+    world.connect(v5("brief")).subscribe("brief", AtLeastOnce);
+    let client = world.connect(v5("a").manual());
+    world.hold_commits();
+    for (number, topic) in ["brief", "brief", "kept", "kept", "brief"].into_iter().enumerate() {
+        client.send_publish(message(topic, "x").qos1().id(1 + number as u16));
+    }
+    assert_eq!(arrived(&world, &client).len(), 2, "nothing is promised");
+    world.release_commits();
+    assert_eq!(arrived(&world, &client).len(), 3);
+}
