@@ -79,6 +79,7 @@ tidegate: cluster-node connectors gateway reload administration store-cli access
     cluster auth acl node admin client console fleet dns context bridge hub http coap visitor terminal conversion
     foreign-conf mosquitto-conf mosquitto-db | tests conformance
 torture: proc random mqtt client
+fuzz: random mqtt node coap
 lab: proc random document units mqtt client coap conformance terminal
 terminal: | others clap
 tidy:
