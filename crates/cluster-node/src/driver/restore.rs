@@ -35,8 +35,8 @@ pub(super) struct Task {
     pub(super) partitions: Wanted,
     /// The nodes of these, the same for all.
     pub(super) nodes: Vec<String>,
-    /// All partitions that nodes were given at the same moments as these, in the table that is known.
-    pub(super) together: BTreeSet<u16>,
+    /// For each of the nodes, all partitions that were given to other nodes at its death, in the table that is known.
+    pub(super) together: Vec<BTreeSet<u16>>,
     /// Nodes that are members again: their logs are in use.
     pub(super) living: BTreeSet<String>,
     /// When it was begun, and when it is tried next.
@@ -230,7 +230,8 @@ impl Restorer {
             };
             let (there, rest) = missing.into_iter().partition(|partition| had(&place.memory, partition));
             missing = rest;
-            self.take(node, &place, (&there, &task.together), restored)?;
+            let none = BTreeSet::new();
+            self.take(node, &place, (&there, task.together.get(at).unwrap_or(&none)), restored)?;
         }
         restored.lost = missing;
         Ok(())
@@ -338,8 +339,8 @@ impl Restorer {
 }
 
 /// The partition of a dead node whose new home works off the connection to a broker: one for each broker, the same at all
-/// nodes. `together` are the partitions that the table has given to nodes at that death: a partition that the dead one had
-/// given away before is not among them.
+/// nodes, also where a new home of other partitions has died before it had them. `together` are the partitions that the
+/// table has given to nodes at that death: a partition that the dead one had given away before is not among them.
 fn key_of_broker_link(memory: &Memory, together: &BTreeSet<u16>, broker: &str) -> Option<u16> {
     let all = held_by(memory);
     let had: BTreeSet<u16> = all.intersection(together).copied().collect();

@@ -5,6 +5,7 @@ mod adopting;
 pub(super) mod ahead;
 mod asking;
 mod brokers;
+mod deaths;
 pub(super) mod inheriting;
 mod members;
 mod moves;
@@ -21,7 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::{Home, Move, Step};
+use tidegate_cluster::{Move, Step};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LeftOut, NodeHandle, NodeName};
 
@@ -38,6 +39,7 @@ use super::view::TableView;
 use adopting::AdoptedBrokers;
 use ahead::Preparations;
 use brokers::BrokersHeld;
+use deaths::given_at_deaths;
 use members::Members;
 use moves::{Arriving, CUT_PAUSE, Departing, let_clients_leave};
 use passing::PassingMoves;
@@ -80,14 +82,6 @@ pub(super) struct TableWork {
     pub(super) begun: Vec<u64>,
     /// Moves to here and their old homes, prepared ones included.
     pub(super) to_here: BTreeMap<u64, String>,
-}
-
-impl TableWork {
-    /// The partitions that the table has given to nodes in tables of these epochs.
-    fn given_at(&self, epochs: &BTreeSet<u64>) -> BTreeSet<u16> {
-        let is_given = |home: Option<&Home>| home.is_some_and(|home| epochs.contains(&home.since));
-        self.memory.table.iter().flat_map(|table| table.homes.partitions(is_given)).collect()
-    }
 }
 
 pub(super) fn begin(
@@ -209,8 +203,7 @@ impl Worker {
         let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
         for (nodes, partitions) in together {
             tracing::warn!(partitions = partitions.len(), ?nodes, "taking over the partitions of a dead node");
-            let sinces: BTreeSet<u64> = partitions.values().map(|(since, _)| *since).collect();
-            let together = work.given_at(&sinces);
+            let together = given_at_deaths(work.memory.table.as_ref(), &partitions, nodes.len());
             self.tasks.push_back(Task { partitions, nodes, together, living: living.clone(), began, due: began });
         }
         self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());

@@ -46,8 +46,8 @@ pub(crate) struct Forwarding {
 /// The message of a broker that is being handled.
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
-    /// The transfer of a dead orchestrator whose connection delivers it.
-    pub(crate) former: Option<u64>,
+    /// The transfers of a dead orchestrator whose connection delivers it.
+    pub(crate) former: Vec<u64>,
     /// The ticket of its acknowledgement; `None` at QoS 0.
     pub(crate) ticket: Option<Ticket>,
     /// New homes that have to store it before it is acknowledged.

@@ -45,7 +45,7 @@ impl Handover {
 }
 
 impl Handover {
-    /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
+    /// A message comes, which this ticket acknowledges; by a connection of the dead old home of these transfers, or of
     /// none.
     #[expect(clippy::inline_always, reason = "a call of its own costs each message of a broker 20 instructions")]
     #[inline(always)]
@@ -53,7 +53,7 @@ impl Handover {
         &mut self,
         now: Now,
         journal: &mut Journal,
-        former: Option<u64>,
+        former: Vec<u64>,
         ticket: Option<Ticket>,
     ) {
         self.arrivals.forget_old(now, journal);

@@ -66,9 +66,30 @@ impl AdoptedBrokers {
         self.all.iter().map(|adopted| adopted.name.clone()).collect()
     }
 
-    /// Forgets the connections of these transfers.
+    /// The brokers of a dead orchestrator whose connections are worked off.
+    fn brokers_of(&self, of: &str) -> BTreeSet<String> {
+        self.all.iter().filter(|adopted| adopted.of == of).map(|adopted| adopted.broker.clone()).collect()
+    }
+
+    /// Whether a connection of this transfer is worked off.
+    fn has(&self, transfer: u64) -> bool {
+        self.all.iter().any(|adopted| adopted.transfer == transfer || adopted.joined.contains(&transfer))
+    }
+
+    /// The connection of this name is for the partitions of a further transfer.
+    fn join(&mut self, name: &str, transfer: u64, here: Partitions) {
+        for adopted in self.all.iter_mut().filter(|adopted| adopted.name == name) {
+            adopted.joined.insert(transfer);
+            adopted.here = adopted.here.with(here);
+        }
+    }
+
+    /// Forgets these transfers, and connections of no other one.
     pub(super) fn forget(&mut self, transfers: &[u64]) {
         self.all.retain(|adopted| !transfers.contains(&adopted.transfer));
+        for adopted in &mut self.all {
+            adopted.joined.retain(|joined| !transfers.contains(joined));
+        }
     }
 }
 
@@ -81,7 +102,9 @@ struct Adopted {
     name: String,
     /// The transfer that brought its partitions.
     transfer: u64,
-    /// The partitions of this transfer.
+    /// Transfers that brought further partitions, whose new home had died before it had them.
+    joined: BTreeSet<u64>,
+    /// The partitions of these transfers.
     here: Partitions,
     /// The partitions whose sessions have the messages that the dead one had taken.
     held: Partitions,
@@ -117,7 +140,16 @@ impl Worker {
             return;
         }
         for mut inherited in all {
+            let worked_off = self.adopted.brokers_of(&inherited.of);
+            let waiting = self.adopted.resuming.join(&inherited.of, inherited.partitions);
+            let is_new = |broker: &String| !worked_off.contains(broker) && !waiting.contains(broker);
+            inherited.broker_links.retain(|broker_link| is_new(&broker_link.broker));
+            inherited.elsewhere.retain(|broker| !waiting.contains(broker));
+            inherited.elsewhere.extend(worked_off.iter().cloned());
             self.shared.inheriting.begin(&inherited);
+            for broker in worked_off {
+                self.join_waiting(&inherited.of, &broker);
+            }
             for broker_link in std::mem::take(&mut inherited.broker_links) {
                 self.adopt_one(&inherited, broker_link);
             }
@@ -157,10 +189,11 @@ impl Worker {
         tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
         let waits_for = self.members.among(&self.adopted.members(), &of, here, held.with(left));
         self.adopted.all.push(Adopted {
-            of,
-            broker,
+            of: of.clone(),
+            broker: broker.clone(),
             name,
             transfer,
+            joined: BTreeSet::new(),
             here,
             held,
             left: left.without(held),
@@ -173,11 +206,26 @@ impl Worker {
             back_since: None,
             stage: SettleStage::Begun,
         });
+        self.join_waiting(&of, &broker);
+    }
+
+    /// A connection that is worked off here is for all partitions of the dead orchestrator that have come here, also before
+    /// it, from another member, or after it, since a member has died before it had them: the messages at hand are for all.
+    fn join_waiting(&mut self, of: &str, broker: &str) {
+        for (transfer, here) in self.shared.inheriting.take_waiting_for(of, broker) {
+            let joined = BrokerLinkImage { broker: broker.to_owned(), ..BrokerLinkImage::default() };
+            match OrchestratorMoves::of(&self.node).adopt_broker(of, joined, transfer) {
+                Ok(name) => self.adopted.join(&name, transfer, here),
+                Err(error) => {
+                    self.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
+                }
+            }
+        }
     }
 
     /// Messages of the own brokers are kept back no longer when nothing of the dead orchestrator is in front of them.
     fn end_inheriting(&self) {
-        let is_adopted = |id| self.adopted.all.iter().any(|adopted| adopted.transfer == id);
+        let is_adopted = |id| self.adopted.has(id);
         if let Err(error) = self.shared.inheriting.end_waiting(&self.node, &self.members.lives, is_adopted) {
             self.complain(
                 &error,
@@ -356,5 +404,45 @@ impl Adopted {
         let (held, left) = self.elsewhere(worker);
         let know_here = excused.contains(&worker.members.name) || brokers_know(&worker.node);
         know_here && self.for_held.brokers_know(held, excused) && self.for_left.brokers_know(left, excused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::piece_steps::tests::partitions;
+    use super::*;
+
+    fn worked_off(transfer: u64, here: Partitions) -> AdoptedBrokers {
+        let adopted = Adopted {
+            of: "dead".to_owned(),
+            broker: "x".to_owned(),
+            name: "x@dead".to_owned(),
+            transfer,
+            joined: BTreeSet::new(),
+            here,
+            held: partitions(&[1, 2]),
+            left: Partitions::NONE,
+            for_held: Outbox::default(),
+            for_left: Outbox::default(),
+            awaited: Default::default(),
+            unanswered: 0,
+            for_here: Default::default(),
+            waits_for: BTreeSet::new(),
+            back_since: None,
+            stage: SettleStage::Begun,
+        };
+        AdoptedBrokers { all: vec![adopted], ..AdoptedBrokers::default() }
+    }
+
+    #[test]
+    fn partitions_that_come_late_join_a_connection() {
+        let mut adopted = worked_off(7, partitions(&[1]));
+        assert_eq!(adopted.brokers_of("dead"), ["x".to_owned()].into());
+        adopted.join("x@dead", 8, partitions(&[2]));
+        adopted.join("y@dead", 9, partitions(&[2]));
+        assert_eq!([7, 8, 9].map(|transfer| adopted.has(transfer)), [true, true, false]);
+        assert_eq!(adopted.to_remember()[0].here, [1, 2], "a restart continues for all of them");
+        adopted.forget(&[8]);
+        assert_eq!((adopted.has(7), adopted.has(8), adopted.len()), (true, false, 1), "the connection goes on");
     }
 }

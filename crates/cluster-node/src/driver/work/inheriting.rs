@@ -80,6 +80,14 @@ impl Inheriting {
         self.state().transfers.insert(*transfer, begun);
     }
 
+    /// The connection of a dead orchestrator to a broker is worked off here. Returns the transfers that have waited for its
+    /// messages from another member, and their partitions.
+    pub(super) fn take_waiting_for(&self, of: &str, broker: &str) -> Vec<(u64, Partitions)> {
+        let mut state = self.state();
+        let its = state.transfers.iter_mut().filter(|(_, transfer)| transfer.of == of);
+        its.filter_map(|(id, it)| it.elsewhere.remove(broker).then_some((*id, it.partitions))).collect()
+    }
+
     /// Begins a transfer again for partitions that were taken over in an earlier life of this process. Messages come by the
     /// brokers in `elsewhere`. Returns its number.
     ///
@@ -314,6 +322,21 @@ mod tests {
         assert!(inheriting.keeps_back(set(3)), "messages of its brokers pass b by");
         inheriting.state().transfers.remove(&1);
         assert!(!inheriting.keeps_back(set(3)));
+    }
+
+    #[test]
+    fn transfers_wait_for_no_connection_that_is_here() {
+        let inheriting = Inheriting::default();
+        for (transfer, of) in [(1, "b"), (2, "b"), (3, "c")] {
+            let elsewhere = ["x".to_owned(), "y".to_owned()].into();
+            let begun = Transfer::new(of, partitions(&[transfer as u16]), elsewhere, false);
+            inheriting.state().transfers.insert(transfer, begun);
+        }
+        let both = vec![(1, partitions(&[1])), (2, partitions(&[2]))];
+        assert_eq!(inheriting.take_waiting_for("b", "x"), both, "the member that had the connection has died");
+        assert_eq!(inheriting.take_waiting_for("b", "x"), []);
+        assert_eq!(inheriting.take_waiting_for("b", "y"), both);
+        assert_eq!(inheriting.take_waiting_for("c", "y"), [(3, partitions(&[3]))]);
     }
 
     #[test]

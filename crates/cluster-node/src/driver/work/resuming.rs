@@ -90,6 +90,17 @@ impl Resuming {
         self.waiting.push(Resumed { remembered, taken_over: Some(now), back_since: None });
     }
 
+    /// Further partitions of a dead orchestrator have come. Returns the brokers whose connections of it wait.
+    pub(super) fn join(&mut self, of: &str, partitions: Partitions) -> BTreeSet<String> {
+        let its = self.waiting.iter_mut().map(|resumed| &mut resumed.remembered).filter(|it| it.of == of);
+        its.map(|remembered| {
+            let here = set_of(&remembered.here).with(partitions);
+            remembered.here = here.iter().map(|partition| partition.0).collect();
+            remembered.broker.clone()
+        })
+        .collect()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &RememberedBroker> {
         self.waiting.iter().map(|resumed| &resumed.remembered)
     }
@@ -301,6 +312,14 @@ mod tests {
         resuming.add(remembered(&[3]), member.began + Duration::from_secs(600));
         member.brokers.insert("x".to_owned());
         assert_eq!(member.look(&mut resuming, 601), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_waiting_connection_is_for_partitions_that_come_late() {
+        let mut resuming = of_last_life(&[3]);
+        assert_eq!(resuming.join("dead", set_of(&[2, 3])), ["x".to_owned()].into());
+        assert_eq!(resuming.join("other", set_of(&[9])), BTreeSet::new());
+        assert_eq!(resuming.iter().map(|it| it.here.clone()).collect::<Vec<_>>(), [vec![2, 3]]);
     }
 
     #[test]

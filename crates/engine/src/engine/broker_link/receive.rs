@@ -59,7 +59,8 @@ impl FleetCalls<'_> {
                 from.counters.note_received(Some(self.engine.state.connections.unacknowledged(key, flow)))?;
             }
         }
-        let former = from.adopted.as_ref().map(|adopted| adopted.transfer);
+        let is_adopted = from.adopted.is_some();
+        let former = from.adopted.as_ref().map_or_else(Vec::new, |adopted| adopted.transfers.clone());
         let ticket = raw.packet_id.map(|_| self.engine.state.connections.next_ticket(key));
         self.engine.handover.begin_message(now, &mut self.engine.state.journal, former, ticket);
         let message = FromBroker { key, broker_link, raw: &raw, properties: &properties, id: id.as_ref() };
@@ -85,7 +86,7 @@ impl FleetCalls<'_> {
             Ok(0)
         };
         let mut waits = self.engine.handover.end_message();
-        if former.is_some() {
+        if is_adopted {
             waits += u32::from(message.note_for_members(&mut broker_linking!(self.engine), now));
         }
         let (state, layouts) = (&mut self.engine.state, &mut self.engine.layouts);

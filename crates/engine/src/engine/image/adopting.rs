@@ -22,7 +22,7 @@ use crate::orchestrator::broker_link::former::is_of_dead;
 use crate::settings::broker_links::{BrokerLinkError, BrokerLinkOptions};
 
 /// The image of a dead orchestrator's session at a broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokerLinkImage {
     /// The name of the broker.
     pub broker: String,
@@ -59,6 +59,11 @@ pub enum AdoptError {
     /// The broker is not in the fleet of this orchestrator.
     #[error(transparent)]
     BrokerLink(#[from] BrokerLinkError),
+}
+
+/// The name in the fleet of a connection of the dead orchestrator `of`.
+fn name_of(of: &str, broker_link: &BrokerLinkImage) -> String {
+    format!("{}@{of}", broker_link.broker)
 }
 
 impl OrchestratorMoves<'_> {
@@ -101,7 +106,7 @@ impl OrchestratorMoves<'_> {
         broker_link: &BrokerLinkImage,
     ) -> Result<String, ImageError> {
         self.engine.state.journal.now = now;
-        let name = format!("{}@{of}", broker_link.broker);
+        let name = name_of(of, broker_link);
         if broker_link.forwards && !broker_link.last_copies.is_empty() {
             let Engine { state, handover, .. } = &mut *self.engine;
             each_noted(now, &broker_link.last_copies, |id, message| {
@@ -126,7 +131,7 @@ impl OrchestratorMoves<'_> {
     /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
     /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
     /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
-    /// that have not got them.
+    /// that have not got them. A connection that is worked off already goes on, for the sessions of this transfer as well.
     ///
     /// # Errors
     /// When the image cannot be read, or the fleet has no other broker.
@@ -138,7 +143,13 @@ impl OrchestratorMoves<'_> {
         id: u64,
         options: BrokerLinkOptions,
     ) -> Result<String, AdoptError> {
-        let name = self.keep_broker_link(now, of, broker_link)?;
+        let name = name_of(of, broker_link);
+        if let Some(adopted) = self.engine.broker_links.brokers.adopted_named(&name).and_then(Option::as_mut) {
+            // Another home of partitions of the dead one has died before it had them. The messages at hand are for them, too.
+            adopted.transfers.push(id);
+            return Ok(name);
+        }
+        self.keep_broker_link(now, of, broker_link)?;
         self.engine.fleet().set_broker_link(now, &name, options)?;
         let client_id = format!("{of}-{}", broker_link.broker);
         if let Some(adopted) = self.engine.broker_links.brokers.adopted_named(&name) {
@@ -172,7 +183,8 @@ impl OrchestratorMoves<'_> {
         let take = |noted: &mut Vec<u8>| Some(std::mem::take(noted)).filter(|noted| !noted.is_empty()).map(seal);
         let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
         let for_left = adopted.for_left.as_mut().and_then(take);
-        let partitions = engine.handover.partitions_of(adopted.transfer);
+        let of_transfers = adopted.transfers.iter().map(|id| engine.handover.partitions_of(*id));
+        let partitions = of_transfers.fold(Partitions::NONE, Partitions::with);
         Brought { for_members, for_left, for_shards, partitions, unanswered: adopted.unanswered.len() }
     }
 

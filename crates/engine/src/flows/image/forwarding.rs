@@ -38,7 +38,7 @@ impl Moving<'_> {
         let (place, state) = (self.links.place, &mut *self.state);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
-        for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
+        for (number, come) in come.iter_mut().filter(|(number, _)| !at_hand.former.contains(number)) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, self.groups, route);
             passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, having), message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));

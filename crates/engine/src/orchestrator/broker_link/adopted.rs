@@ -24,8 +24,8 @@ pub(crate) enum Awaiting {
 pub(crate) struct Adopted {
     /// Its client id at the broker.
     pub(crate) client_id: String,
-    /// By which its partitions were taken over.
-    pub(crate) transfer: u64,
+    /// By which its partitions were taken over: further ones when another home of theirs has died before it had them.
+    pub(crate) transfers: Vec<u64>,
     /// Whether an earlier life of this process had taken it over.
     pub(crate) is_resumed: bool,
     /// Messages that the broker has brought, for the members that have taken over the other partitions.
@@ -43,7 +43,8 @@ impl Adopted {
     pub(crate) fn new(client_id: String, transfer: u64, forwards: bool, is_resumed: bool) -> Self {
         let (for_members, for_shards, unanswered) = (Vec::new(), Vec::new(), VecDeque::new());
         let for_left = forwards.then(Vec::new);
-        Self { client_id, transfer, is_resumed, for_members, for_left, for_shards, unanswered }
+        let transfers = vec![transfer];
+        Self { client_id, transfers, is_resumed, for_members, for_left, for_shards, unanswered }
     }
 
     /// True if so much waits for other members that the broker has to keep its messages.

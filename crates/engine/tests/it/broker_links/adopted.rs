@@ -106,6 +106,10 @@ fn dies(clients: &[&str]) -> (World, Vec<PartitionImage>) {
 
 /// Takes over the partition of a client, as each shard does.
 fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
+    inherit_by(heir, shards, client, images, DEATH);
+}
+
+fn inherit_by(heir: &World, shards: u16, client: &str, images: &[PartitionImage], transfer: u64) {
     let images: Vec<PartitionImage> =
         images.iter().filter(|image| partition(client).has(image.partition)).cloned().collect();
     // Its sessions had no message of a broker.
@@ -113,7 +117,7 @@ fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
     for shard in (0..shards).rev() {
         heir.engine(shard, |engine, now| {
             engine.moves().arrive(now, &images).expect("images as they were given out");
-            let begun = OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, partition(client), Some(&had));
+            let begun = OrchestratorMoves::of(engine).begin_awaiting(now, transfer, partition(client), Some(&had));
             begun.expect("a list of no messages");
             engine.moves().release_partitions(now, partition(client));
         });
@@ -177,6 +181,48 @@ fn kept_messages_wait_until_all_heirs_have_them() {
     first.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", brought.unanswered));
     first.run();
     assert_eq!((left.with(|broker| broker.owes()), take_brought(&first).for_members), (0, None));
+}
+
+#[test]
+fn kept_messages_reach_sessions_whose_heir_has_died_too() {
+    let (dead, images) = dies(&["one", "two"]);
+    let heir = world();
+    let own = heir.broker("b");
+    inherit(&heir, 1, "one", &images);
+    let left = connect_as_dead(&heir, &dead);
+    let [first, second] = with_ids(["1", "2"]);
+    left.carry(&first);
+    heir.run();
+    // The member that was to have the other session has died, and the messages at hand wait for it.
+    inherit_by(&heir, 1, "two", &images, DEATH + 1);
+    let broker_link = &dead.engine(0, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now))[0];
+    let adopted = heir.engine(0, |engine, now| {
+        OrchestratorMoves::of(engine).adopt_broker_link(now, "dead", broker_link, DEATH + 1, fleet::lasting())
+    });
+    assert_eq!(adopted.as_deref(), Ok("a@dead"));
+    left.carry(&second);
+    own.carry(&second);
+    let brought = take_brought(&heir);
+    assert_eq!(brought.unanswered, 2);
+    let piece = brought.for_members.expect("the messages");
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).deliver_brought(now, partition("two"), &piece))
+        .expect("a piece");
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", 2));
+    heir.run();
+    assert_eq!(left.with(|broker| broker.owes()), 0);
+    for transfer in [DEATH, DEATH + 1] {
+        heir.engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).take_piece(now, transfer, Partitions::NONE, &[], Behind::Nothing)
+        })
+        .expect("an empty piece");
+    }
+    for client in ["one", "two"] {
+        let client = heir.connect(v5(client).lasting());
+        let mut got = [client.expect_message().text(), client.expect_message().text()];
+        got.sort();
+        assert_eq!(got, ["1", "2"]);
+        client.expect_nothing();
+    }
 }
 
 #[test]

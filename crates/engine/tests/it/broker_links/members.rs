@@ -254,6 +254,7 @@ impl Run {
             75..=82 => self.begin_move(),
             83..=87 => self.restart(member),
             88 => self.die(member),
+            96..=97 => self.take_late(),
             89..=92 if !self.has_lines(member) => {
                 let (broker, survives) = (self.random.pick(&BROKERS), self.random.pick(&[0, 5, 40, usize::MAX]));
                 self.members[member].world.cut_broker(broker, survives);
@@ -276,6 +277,9 @@ impl Run {
     fn join(&mut self) {
         let reader = self.random.below(READERS);
         let Reader { home, device, .. } = &mut self.readers[reader];
+        if self.members[*home].is_dead {
+            return;
+        }
         device.notice_close();
         device.subscribe(JOINED.0, SubscriptionOptions::new(QoS::ExactlyOnce), None);
         let steps = self.random.below(12);
@@ -377,6 +381,7 @@ impl Run {
     fn calm_down(&mut self) {
         for _ in 0..400 {
             self.mend_links();
+            self.take_late();
             for member in self.living() {
                 self.members[member].connect();
                 self.members[member].world.advance(1_000);

@@ -87,7 +87,10 @@ impl Run {
         let left: Vec<usize> = left.filter(|reader| !held.contains(reader)).collect();
         let publishers = std::mem::take(&mut self.members[dead].publishers);
         let random = &mut self.random;
-        let shares: Vec<(usize, usize)> = held.iter().map(|reader| (random.pick(&heirs), *reader)).collect();
+        // The new home of some dies before it has them: they wait for another one.
+        let dies_too = random.percent(30);
+        let early = held.iter().filter(|_| !(dies_too && random.percent(50))).copied().collect::<Vec<_>>();
+        let shares: Vec<(usize, usize)> = early.iter().map(|reader| (random.pick(&heirs), *reader)).collect();
         let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(&heirs), it)).collect();
         let mut broker_links = Vec::new();
         let its = |heir: usize| shares.iter().filter(move |(of, _)| *of == heir).map(|(_, reader)| *reader);
@@ -119,6 +122,31 @@ impl Run {
             // Nothing counts as taken over before it is in the store.
             self.run(heir);
         }
+        self.transfers += MEMBERS as u64;
+    }
+
+    /// A member takes over a session whose last new home has died before it had it.
+    pub(super) fn take_late(&mut self) {
+        let late = (0..self.readers.len()).find(|reader| self.members[self.readers[*reader].home].is_dead);
+        let Some(reader) = late else { return };
+        let (dead, living) = (self.readers[reader].home, self.living());
+        let heir = self.random.pick(&living);
+        let transfer = self.transfers + 1 + heir as u64;
+        self.members[heir].world.note("takes over late".to_owned());
+        self.set_clock(heir, dead);
+        self.take_partitions(dead, heir, &[reader], Partitions::NONE);
+        let lines = std::mem::take(&mut self.lines);
+        for mut line in lines {
+            if line.of == dead && line.at == heir && !line.here.contains(&reader) {
+                line.here.push(reader);
+                if !line.is_missing {
+                    self.continue_with(&line, transfer);
+                }
+            }
+            self.lines.push(line);
+        }
+        self.serve(heir, reader);
+        self.run(heir);
         self.transfers += MEMBERS as u64;
     }
 
@@ -174,7 +202,7 @@ impl Run {
         let waits_for = homes.filter(|home| self.has_lines(*home)).collect();
         let (of, at, settling, piece) = (dead, heir, None, None);
         let line = Line { name, broker, of, at, transfer, left, held, here, waits_for, is_missing, settling, piece };
-        self.adopt(&line, &image);
+        self.adopt(&line, line.transfer, &image);
         self.lines.push(line);
     }
 
@@ -195,18 +223,18 @@ impl Run {
         line.is_missing = self.random.percent(25);
         BROKERS[line.broker].clone_into(&mut image.broker);
         image.forwards = !line.left.is_empty();
-        self.adopt(&line, &image);
+        self.adopt(&line, line.transfer, &image);
         self.lines.push(line);
     }
 
-    fn adopt(&self, line: &Line, image: &BrokerLinkImage) {
+    fn adopt(&self, line: &Line, transfer: u64, image: &BrokerLinkImage) {
         let of = format!("m{}", line.of);
         self.members[line.at].world.engine(0, |engine, now| {
             let mut moves = OrchestratorMoves::of(engine);
             if line.is_missing {
                 assert_eq!(moves.keep_broker_link(now, &of, image).as_deref(), Ok(line.name.as_str()));
             } else {
-                let adopted = moves.adopt_broker_link(now, &of, image, line.transfer, options());
+                let adopted = moves.adopt_broker_link(now, &of, image, transfer, options());
                 assert_eq!(adopted.as_deref(), Ok(line.name.as_str()));
             }
         });
@@ -232,9 +260,14 @@ impl Run {
         self.members[line.at].world.engine(0, |engine, now| {
             OrchestratorMoves::of(engine).resume_awaiting(now, line.transfer, partitions);
         });
+        self.continue_with(line, line.transfer);
+    }
+
+    /// A member works off a connection whose session it has for the sessions of a transfer.
+    fn continue_with(&self, line: &Line, transfer: u64) {
         let (broker, forwards) = (BROKERS[line.broker].to_owned(), !line.left.is_empty());
         let image = BrokerLinkImage { broker, image: None, forwards, last_copies: Vec::new() };
-        self.adopt(line, &image);
+        self.adopt(line, transfer, &image);
     }
 
     /// The next life of a member continues with the connections of dead ones.
@@ -318,6 +351,10 @@ impl Run {
         for reader in readers.drain(..) {
             let messages = if line.left.contains(&reader) { &brought.for_left } else { &brought.for_members };
             let home = self.readers[reader].home;
+            if self.members[home].is_dead {
+                missing.push(reader);
+                continue;
+            }
             let Some(messages) = messages.as_ref().filter(|_| home != line.at) else { continue };
             if !self.give(home, reader, line.transfer, messages) {
                 missing.push(reader);

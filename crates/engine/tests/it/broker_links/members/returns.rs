@@ -13,7 +13,9 @@ impl Run {
 
     /// Sometimes a dead member comes back whose connections are not worked off.
     pub(super) fn come_back_sometimes(&mut self) {
-        let mut dead = (0..MEMBERS).filter(|member| self.members[*member].is_dead && self.has_lines(*member));
+        let has_sessions = |member: usize| self.readers.iter().any(|reader| reader.home == member);
+        let is_dead = |member: &usize| self.members[*member].is_dead && !has_sessions(*member);
+        let mut dead = (0..MEMBERS).filter(|member| is_dead(member) && self.has_lines(*member));
         if let Some(member) = dead.next()
             && self.random.percent(8)
         {

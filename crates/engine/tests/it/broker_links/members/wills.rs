@@ -16,6 +16,9 @@ impl Run {
     /// A session connects with a will, or its connection breaks.
     pub(super) fn connect_or_cut(&mut self) {
         let reader = self.random.below(READERS);
+        if self.members[self.readers[reader].home].is_dead {
+            return;
+        }
         // A will that is due is published before its client is back.
         self.run(self.readers[reader].home);
         self.readers[reader].device.notice_close();
