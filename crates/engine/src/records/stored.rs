@@ -238,6 +238,11 @@ pub(crate) struct SentRecord {
 }
 
 impl SentRecord {
+    /// Whether the message may have to be sent again. That of a broker may until it has returned.
+    pub(crate) fn keeps_message(&self, of_broker_link: bool) -> bool {
+        !self.released && (self.state != State::AwaitPubComp || of_broker_link)
+    }
+
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.put_u16(self.id.get());
         out.put_u8(match self.state {

@@ -244,7 +244,7 @@ impl<T> Default for Inflight<T> {
 }
 
 /// A set of packet ids, a bit for each.
-struct UsedIds([u64; 1024]);
+pub(crate) struct UsedIds([u64; 1024]);
 
 impl Default for UsedIds {
     fn default() -> Self {
@@ -254,11 +254,18 @@ impl Default for UsedIds {
 
 impl UsedIds {
     /// Adds an id; returns whether it is new.
-    fn insert(&mut self, id: PacketId) -> bool {
+    pub(crate) fn insert(&mut self, id: PacketId) -> bool {
         let is_new = !self.contains(id);
         let number = usize::from(id.get());
         self.0[number / 64] |= 1 << (number % 64);
         is_new
+    }
+
+    /// Adds the lowest id that it does not have; `None` when it has all.
+    pub(crate) fn insert_free(&mut self) -> Option<PacketId> {
+        let id = (1..=u16::MAX).filter_map(PacketId::new).find(|id| !self.contains(*id))?;
+        self.insert(id);
+        Some(id)
     }
 
     fn contains(&self, id: PacketId) -> bool {

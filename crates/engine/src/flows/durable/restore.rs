@@ -5,17 +5,19 @@ use crate::durable::restore::{Restoration, RestoreError};
 use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
 use crate::flows::contexts::Subscribing;
+use crate::journal::Journal;
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::link::record::GroupName;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::records::stored::Content;
+use crate::records::stored::SentRecord;
 use crate::records::stored::delivery;
 use crate::session::exchange::Exchange;
-use crate::session::packet_ids::{Inflight, State};
+use crate::session::packet_ids::{Inflight, State, UsedIds};
 use crate::session::refused::RefusedMessage;
-use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::session::{Delivery, FilterList, InFlight, Membership, Session};
 use crate::state::ShardState;
 use crate::timers::Timer;
 use crate::topics::{Subscriber, SubscriberOptions};
@@ -199,22 +201,23 @@ impl Restoration {
         }
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
         let of_broker_link = session.is_broker_link();
+        renew_packet_ids(&mut sent, of_broker_link, stored, &mut state.journal);
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
         flow.mailbox_from = restoring.mailbox_from;
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = !record.released && (record.state != State::AwaitPubComp || of_broker_link);
+            let keep = record.keeps_message(of_broker_link);
             (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
         });
         let unanswered: Vec<_> = unanswered.collect();
         let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
-        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
+        flow.inflight_bytes = kept.map(Delivery::cost).sum();
         match Inflight::from_entries(unanswered) {
             Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
-        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
+        let queue_bytes: u64 = queue.iter().map(Delivery::cost).sum();
         flow.queue = queue.into_iter().collect();
         flow.queue_bytes = queue_bytes;
         if let Some(tail) = restoring.tail {
@@ -233,4 +236,33 @@ impl Restoration {
         state.sessions.watch_expiry(&mut state.timers, restoring.key);
         missing
     }
+}
+
+/// Gives another packet id to each message under whose id a later one was sent. An id is free when its exchange is over,
+/// and a message of a broker stays in the store until it has returned and other members have it. Such a message is sent
+/// once more, in its place. `sent` is in the order of sending.
+fn renew_packet_ids(
+    sent: &mut Vec<(SentRecord, Delivery)>,
+    of_broker_link: bool,
+    stored: StoredSession,
+    journal: &mut Journal,
+) {
+    let mut used = UsedIds::default();
+    let keep_id: Vec<bool> = sent.iter().rev().map(|(record, _)| used.insert(record.id)).collect();
+    let mut keep_id = keep_id.into_iter().rev();
+    sent.retain_mut(|(record, delivery)| {
+        if keep_id.next() != Some(false) {
+            return true;
+        }
+        if !record.keeps_message(of_broker_link) {
+            journal.delete_entry(stored, Numbers { entry: delivery.number, separate: true });
+            return false;
+        }
+        if let Some(id) = used.insert_free() {
+            let state = if record.state == State::AwaitPubAck { State::AwaitPubAck } else { State::AwaitPubRec };
+            (record.id, record.state) = (id, state);
+            journal.put_sent(stored, delivery.number, id, state, record.order);
+        }
+        true
+    });
 }

@@ -71,6 +71,41 @@ fn a_returned_message_stays_stored_until_all_shards_have_it() {
 }
 
 #[test]
+fn a_message_keeps_its_place_when_its_packet_id_is_used_again() {
+    let world = World::with(1, |settings| {
+        fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash);
+        settings.durability = tidegate_engine::Durability::Commit;
+    });
+    let a = world.broker_with("a", fleet::lasting(), Ways::default());
+    let subscriber = world.connect(v5("s").clean(false).expiry(u32::MAX));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = world.connect(v5("p"));
+    a.now(|ways| {
+        ways.withholds_messages = true;
+        ways.withholds_acknowledgements = true;
+    });
+    publisher.publish(message("t", "1").qos2());
+    publisher.publish(message("t", "2").qos1());
+    a.now(|ways| ways.withholds_acknowledgements = false);
+    assert_eq!((a.report().in_flight, a.report().unreturned), (0, 2));
+    // The progress of the first one was noted behind the second one: ids count on from the first.
+    world.crash(Crash::now(1));
+    world.run();
+    assert_eq!((a.report().in_flight, a.report().unreturned), (0, 2));
+    world.connect(v5("p")).publish(message("t", "3").qos1());
+    assert_eq!((a.report().in_flight, a.report().unreturned), (0, 3));
+    world.crash(Crash::now(1));
+    a.now(|ways| ways.withholds_messages = false);
+    world.advance(seconds(1));
+    let again = world.connect(v5("s").clean(false).expiry(u32::MAX));
+    assert_eq!(again.payloads(), ["1", "2", "3"]);
+    assert_eq!(a.owed(), 0);
+    world.crash(Crash::now(1));
+    world.run();
+    assert_eq!(a.owed(), 0);
+}
+
+#[test]
 fn an_unwanted_message_is_settled_by_its_ack() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));

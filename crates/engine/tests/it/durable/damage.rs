@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_engine::{Engine, RestoreError, ShardId, ShardPosition, describe};
+use tidegate_mqtt::{PacketId, PacketType, QoS};
 
 use super::*;
 
@@ -128,4 +129,47 @@ fn no_damage_stops_the_process() {
         }
     }
     assert!(refused > 300, "{refused}");
+}
+
+/// No engine names two messages to a client by one packet id. They are owed nevertheless.
+#[test]
+fn messages_to_a_client_under_one_packet_id_all_come() {
+    let world = stored(1);
+    world.absent_subscriber(v5("s").lasting(), "t", QoS::ExactlyOnce);
+    let publisher = world.connect(v5("p"));
+    for payload in ["1", "2", "3"] {
+        publisher.publish(message("t", payload).qos2());
+    }
+    let client = world.connect(v5("s").lasting().manual());
+    assert_eq!(client.payloads(), ["1", "2", "3"]);
+    client.pubrec(id(2));
+    client.expect(PacketType::PubRel);
+    publisher.publish(message("t", "4").qos2());
+    assert_eq!(client.payloads(), ["4"]);
+    client.pubrec(id(4));
+    client.expect(PacketType::PubRel);
+    let mut pairs = world.pairs();
+    let is_sent = |key: &[u8], value: &[u8]| describe(key, value).unwrap().contains("is under packet id");
+    let records: Vec<&mut Vec<u8>> =
+        pairs.iter_mut().filter(|(key, value)| is_sent(key, value)).map(|(_, value)| value).collect();
+    assert_eq!(records.len(), 4);
+    let last = [records[3][0], records[3][1]];
+    for record in records {
+        record[..2].copy_from_slice(&last);
+    }
+    world.put_pairs(0, pairs);
+    for crashes in 0..2 {
+        world.crash(Crash::now(1));
+        let again = world.connect(v5("s").lasting().manual());
+        let came: Vec<(String, Option<PacketId>)> =
+            again.messages_among_others().iter().map(|it| (it.text(), it.id)).collect();
+        // The client has the others.
+        let expected = [("1", 1), ("3", 2)];
+        assert_eq!(came, expected.map(|(payload, number)| (payload.to_owned(), Some(id(number)))), "{crashes}");
+    }
+    world.crash(Crash::now(1));
+    let again = world.connect(v5("s").lasting().manual());
+    assert_eq!(again.drain(), ["1", "3"]);
+    world.crash(Crash::now(1));
+    assert_eq!(world.connect(v5("s").lasting()).drain(), Vec::<String>::new());
 }
