@@ -21,7 +21,7 @@ pub struct Roster {
     /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile.
     substituted: Partitions,
     homes: [ShardId; PARTITIONS as usize],
-    /// The greatest id of a move that can have begun by now.
+    /// The greatest id of a move that can have begun by now; `u64::MAX` outside a cluster.
     moves_begun: u64,
     /// Moves that have begun and are not decided.
     open_moves: Vec<u64>,
@@ -261,6 +261,11 @@ impl Roster {
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.live.is_power_of_two()
+    }
+
+    /// Whether this process is a node of a cluster, also while no other node is there.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.moves_begun != u64::MAX
     }
 
     /// Whether there is no shard of another node.

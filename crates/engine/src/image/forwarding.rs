@@ -15,7 +15,7 @@ use super::last_copies::{LastCopy, StoredCopies};
 use super::noted::{Id, NOTED_MAX_BYTES, number_of, put_noted};
 use super::{begin, seal};
 use crate::durable::crossing::Way;
-use crate::ids::Partitions;
+use crate::ids::{ConnectionKey, Partitions};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::link::envelope::Ticket;
@@ -214,6 +214,13 @@ impl Forwarding {
         for left in self.left.values_mut() {
             left.back = left.back.with(left.partitions.among(partitions));
         }
+    }
+
+    /// How many messages of a connection wait for new homes with their answers.
+    pub(crate) fn unanswered_of(&self, connection: ConnectionKey) -> u64 {
+        let waiting = self.left.values().flat_map(|left| &left.unanswered);
+        let is_its = |it: &&Awaiting| matches!(it, Awaiting::Answer(ticket) if ticket.connection == connection);
+        waiting.filter(is_its).count() as u64
     }
 
     /// Whether the collected messages fill their limit, so that brokers have to keep further ones.

@@ -47,14 +47,18 @@ impl FleetCalls<'_> {
     /// Removes a broker (BRK-32 steps 3 and 4). With `force` other brokers get its unsettled messages.
     ///
     /// # Errors
-    /// When there is no such broker, it owes messages and is not forced, or is the last one.
+    /// When there is no such broker, it owes messages or messages from it are not forwarded and it is not forced, or is the
+    /// last one.
     pub fn remove_broker_link(&mut self, now: Now, name: &str, force: bool) -> Result<(), BrokerLinkError> {
         self.engine.state.journal.now = now;
         let key =
             self.engine.broker_links.brokers.find(name).ok_or_else(|| BrokerLinkError::Unknown(name.to_owned()))?;
-        let report =
-            self.engine.broker_links.brokers.all.get(&key).map(|broker_link| broker_link.report(&self.engine.state));
-        let owed = report.as_ref().map_or(0, BrokerLinkReport::owed);
+        let broker_link = self.engine.broker_links.brokers.all.get(&key);
+        let report = broker_link.map(|broker_link| broker_link.report(&self.engine.state));
+        // A copy that came by another connection is acknowledged: this broker alone brings these after a restart.
+        let forwarding = &self.engine.handover.forwarding;
+        let unforwarded = broker_link.and_then(|it| it.connection).map_or(0, |it| forwarding.unanswered_of(it));
+        let owed = report.as_ref().map_or(0, BrokerLinkReport::owed) + unforwarded;
         if owed > 0 && !force {
             return Err(BrokerLinkError::Owes { name: name.to_owned(), owed });
         }

@@ -300,10 +300,10 @@ impl Dealing<'_> {
         self.state.counters.shard_messages_out += 1;
     }
 
-    /// True if messages dealt to members of this node itself are kept as well, since another node may have to succeed
-    /// this one.
+    /// True if messages dealt to members of this node itself are kept as well, since another node, or its own next life, may
+    /// have to succeed this one. That other nodes are away at this moment does not matter.
     fn keeps_own_deals(&self) -> bool {
-        self.state.journal.is_on() && !self.links.roster.has_no_peers()
+        self.state.journal.is_on() && self.links.roster.is_of_cluster()
     }
 
     /// Delivers a dealt message to a session of this shard; returns whether it is a member. `promised` is the shard that hears

@@ -120,7 +120,7 @@ impl Dealing<'_> {
             }
             // All members have left for homes that lack them: the move was called off, and their node does not know
             // yet.
-            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.roster.has_no_peers() => {
+            Some(_) if publication.qos != QoS::AtMostOnce && self.links.roster.is_of_cluster() => {
                 self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
             }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {

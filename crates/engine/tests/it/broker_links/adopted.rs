@@ -1,8 +1,8 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    Behind, BrokerLinkState, Brought, Continued, Durability, Engine, OrchestratorMoves, PartitionImage, Partitions,
-    RoutingPolicy, Snapshot, TenantId, partition_of,
+    Behind, BrokerLinkError, BrokerLinkState, Brought, Continued, Durability, Engine, OrchestratorMoves,
+    PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
 
@@ -391,4 +391,29 @@ fn a_restart_keeps_connections_of_dead_orchestrators() {
     heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::Named([].into())));
     heir.run();
     assert_eq!(sessions(), ["b"], "other brokers get its pending messages");
+}
+
+#[test]
+fn a_connection_stays_until_its_messages_are_forwarded() {
+    const MOVE: u64 = 7;
+    let (dead, _) = dies(&["one"]);
+    let heir = world();
+    let own = heir.broker("b");
+    heir.connect(v5("leaves").lasting()).subscribe("t", ExactlyOnce);
+    let left = connect_as_dead(&heir, &dead);
+    heir.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE, partition("leaves")));
+    let [carried] = with_ids(["1"]);
+    left.carry(&carried);
+    own.carry(&carried);
+    let brought = take_brought(&heir);
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", brought.unanswered));
+    heir.run();
+    let owed = || [&own, &left].map(|broker| broker.with(|broker| broker.owes()));
+    assert_eq!(owed(), [0, 1], "after a restart the connection alone brings it");
+    let remove = || heir.engine(0, |engine, now| engine.fleet().remove_broker_link(now, "a@dead", false));
+    assert_eq!(remove(), Err(BrokerLinkError::Owes { name: "a@dead".to_owned(), owed: 1 }));
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_forwarded(now, MOVE, 1));
+    heir.run();
+    assert_eq!(owed(), [0, 0]);
+    remove().expect("it owes nothing");
 }

@@ -148,3 +148,25 @@ fn a_deal_within_a_dead_node_goes_to_another_member() {
         assert_eq!(world.gauges().kept_deals, 0);
     }
 }
+
+#[test]
+fn a_node_alone_keeps_deals_to_members_of_one_connection() {
+    let world = World::cluster(2, 1, |settings| settings.durability = Durability::Commit);
+    let topic = group_at(&world, 0);
+    let away = member(&world, 0, &topic);
+    let fleeting = world.connect(v5(&world.name_on(0, "fleeting ")).manual());
+    fleeting.subscribe(&format!("$share/group/{topic}"), AtLeastOnce);
+    world.fall(1, usize::MAX, 0);
+    world.run();
+    world.take_over(1);
+    let publisher = world.connect(steady(&world, 0, "publisher "));
+    publisher.publish(message(&topic, "x").qos1());
+    assert_eq!(fleeting.expect_message().text(), "x");
+    world.fall(0, usize::MAX, 0);
+    world.run();
+    world.return_without_place(0);
+    world.take_place(0);
+    world.run();
+    assert_eq!(world.connect(away).payloads(), ["x"]);
+    assert_eq!(world.gauges().kept_deals, 0);
+}
