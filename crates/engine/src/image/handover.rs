@@ -49,13 +49,7 @@ impl Handover {
     /// none.
     #[expect(clippy::inline_always, reason = "a call of its own costs each message of a broker 20 instructions")]
     #[inline(always)]
-    pub(crate) fn begin_message(
-        &mut self,
-        now: Now,
-        journal: &mut Journal,
-        former: Vec<u64>,
-        ticket: Option<Ticket>,
-    ) {
+    pub(crate) fn begin_message(&mut self, now: Now, journal: &mut Journal, former: Vec<u64>, ticket: Option<Ticket>) {
         self.arrivals.forget_old(now, journal);
         self.forwarding.at_hand = AtHand { former, ticket, ..AtHand::default() };
     }
