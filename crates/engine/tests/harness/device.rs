@@ -409,7 +409,7 @@ pub(crate) fn settle<D: BorrowMut<Device>>(world: &World, devices: &mut [D]) {
     }
 }
 
-/// The same, and a second passes: parked publishers, delayed wills and whatever else waits for its time.
+/// The same, and a second passes: parked publishers and delayed wills have waited for it.
 pub(crate) fn settle_a_second(world: &World, devices: &mut [Device]) {
     settle(world, devices);
     world.advance(seconds(1));
