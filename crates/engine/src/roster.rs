@@ -29,7 +29,7 @@ pub struct Roster {
     lacks_nodes: bool,
     crossing: Crossing,
     /// By how much the clock of another node is ahead of this one's, milliseconds.
-    clock_lead_ms: u64,
+    pub(crate) clock_lead_ms: u64,
 }
 
 /// The greatest lead of another node's clock that versions of values follow, milliseconds. A value whose version is further
@@ -141,11 +141,6 @@ impl Roster {
     pub fn with_clock_lead(mut self, milliseconds: u64) -> Self {
         self.clock_lead_ms = milliseconds.min(CLOCK_LEAD_MAX_MS);
         self
-    }
-
-    /// By how much the wall clock of another node is ahead, milliseconds.
-    pub(crate) fn clock_lead_ms(&self) -> u64 {
-        self.clock_lead_ms
     }
 
     /// Whether a topic crosses to other nodes.

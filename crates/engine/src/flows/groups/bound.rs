@@ -86,6 +86,10 @@ impl Dealing<'_> {
         if self.state.sessions.old_home_answers(&self.state.transfers, SessionKey(session)) {
             return;
         }
+        if self.state.journal.is_on() && self.state.sessions.is_fleeting(SessionKey(session)) {
+            // It may end without the message, which its group keeps until then.
+            return;
+        }
         let owner = self.state.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
         self.state.exchanges.note_taken(
             self.links.place,

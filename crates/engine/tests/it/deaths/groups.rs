@@ -1,7 +1,7 @@
 //! QoS 2 messages of shared groups, of whose nodes one dies.
 
-use tidegate_mqtt::PacketType;
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::{PacketType, SubscriptionOptions};
 
 use super::*;
 
@@ -168,5 +168,42 @@ fn a_node_alone_keeps_deals_to_members_of_one_connection() {
     world.take_place(0);
     world.run();
     assert_eq!(world.connect(away).payloads(), ["x"]);
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
+#[test]
+fn a_message_bound_to_a_client_outlasts_its_sessions() {
+    let world = World::cluster(2, 1, |settings| settings.durability = Durability::Commit);
+    let topic = group_at(&world, 0);
+    let (name, filter) = (world.name_on(0, "fleeting "), format!("$share/group/{topic}"));
+    let join = || {
+        let client = world.connect(v5(&name).manual());
+        client.send_subscribe(&[(&filter, SubscriptionOptions::new(AtLeastOnce))], None);
+        world.run();
+        client
+    };
+    // The message may come before SUBACK.
+    let take = |client: &Client| {
+        let message = std::iter::from_fn(|| client.take_arrival()).find_map(|arrival| arrival.delivered());
+        message.expect("a message")
+    };
+    let client = join();
+    world.connect(steady(&world, 1, "publisher ")).publish(message(&topic, "x").qos2());
+    assert_eq!(take(&client).text(), "x");
+    world.fall(0, usize::MAX, 0);
+    world.run();
+    world.return_without_place(0);
+    world.take_place(0);
+    world.run();
+    // It may have the message, so no other client gets it. Its sessions end with their connections.
+    for _ in 0..2 {
+        let client = join();
+        assert_eq!(take(&client).text(), "x");
+        client.disconnect();
+        world.run();
+    }
+    let client = join();
+    client.puback(take(&client).id.expect("a packet id"));
+    world.run();
     assert_eq!(world.gauges().kept_deals, 0);
 }

@@ -67,12 +67,14 @@ impl Run {
     /// A member dies, if the others can go on.
     pub(super) fn die(&mut self, dead: usize) {
         let heirs: Vec<usize> = self.living().into_iter().filter(|member| *member != dead).collect();
-        if heirs.len() < 2 || self.has_lines(dead) {
+        let fewest = if self.members.len() == 2 { 1 } else { 2 };
+        if heirs.len() < fewest || self.has_lines(dead) {
             return;
         }
         self.members[dead].world.note("dies".to_owned());
         self.crash(dead);
         self.lose_links_of(dead);
+        self.part_guests();
         self.members[dead].is_dead = true;
         self.tell_rosters();
         self.open.retain(|(home, _), _| *home != dead);

@@ -38,7 +38,7 @@ impl Run {
     }
 
     /// The member that the table names for each partition. It may be dead, where no other one has taken over.
-    fn homes(&self) -> Vec<usize> {
+    pub(super) fn homes(&self) -> Vec<usize> {
         let living = self.living();
         let mut homes: Vec<usize> = (0..usize::from(PARTITIONS)).map(|at| living[at % living.len()]).collect();
         let readers = self.readers.iter().map(|it| (it.name.as_str(), it.home));
@@ -142,7 +142,9 @@ impl Run {
 
     /// A member has lost all links, with its process.
     pub(super) fn lose_links_of(&mut self, member: usize) {
-        for other in (0..MEMBERS).filter(|other| *other != member) {
+        for other in (0..self.members.len()).filter(|other| *other != member) {
+            // Nothing arrives at a process that has ended.
+            self.links.under_way.remove(&(other, member));
             self.lose_link(member, other);
         }
     }

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Continued, Partitions};
 
-use super::{BROKERS, MEMBERS, Run};
+use super::{BROKERS, Run};
 use crate::harness::*;
 
 impl Run {
@@ -11,11 +11,14 @@ impl Run {
         self.lines.iter().any(|line| line.is_of(member))
     }
 
-    /// Sometimes a dead member comes back whose connections are not worked off.
+    /// Sometimes a dead member comes back whose connections are not worked off; one of two members at any time.
     pub(super) fn come_back_sometimes(&mut self) {
         let has_sessions = |member: usize| self.readers.iter().any(|reader| reader.home == member);
-        let is_dead = |member: &usize| self.members[*member].is_dead && !has_sessions(*member);
-        let mut dead = (0..MEMBERS).filter(|member| is_dead(member) && self.has_lines(*member));
+        let returns = |member: &usize| {
+            let is_one_of_two = self.members.len() == 2;
+            self.members[*member].is_dead && !has_sessions(*member) && (is_one_of_two || self.has_lines(*member))
+        };
+        let mut dead = (0..self.members.len()).filter(returns);
         if let Some(member) = dead.next()
             && self.random.percent(8)
         {
@@ -27,6 +30,7 @@ impl Run {
     fn come_back(&mut self, member: usize) {
         let world = self.members[member].world.clone();
         world.note("comes back".to_owned());
+        self.part_guests();
         self.set_clock(member, self.living()[0]);
         world.crash(Crash::now(1));
         self.members[member].is_dead = false;
@@ -37,6 +41,7 @@ impl Run {
         });
         self.mend_links();
         self.tell_homes();
+        self.reach_brokers();
         self.run(member);
     }
 
