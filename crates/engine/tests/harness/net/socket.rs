@@ -80,6 +80,12 @@ impl Socket {
             closed: None,
         }
     }
+
+    /// Whether there can be a step for it: it has something to read or to write, moves, or ends.
+    pub(super) fn may_act(&self) -> bool {
+        let moves = matches!(self.stand, Stand::Moving { .. });
+        !self.upstream.is_empty() || self.hung_up || self.dirty || self.closing.is_some() || moves
+    }
 }
 
 impl Net {

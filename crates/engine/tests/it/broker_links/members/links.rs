@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_engine::{Batch, PARTITIONS, PartitionId, Roster, ShardId, ShardPosition};
+use tidegate_engine::{Batch, PARTITIONS, PartitionId, Roster, ShardId, ShardPosition, TenantId, partition_of};
 
-use super::{MEMBERS, Run, partitions_of};
+use super::{MEMBERS, Run};
 
 /// Lives of a link whose numbers differ: a later one has the numbers of the first again.
 const LIVES: u16 = 15;
@@ -45,14 +45,13 @@ impl Run {
         let publishers = self.members.iter().enumerate();
         let publishers = publishers.flat_map(|(home, it)| it.publishers.iter().map(move |it| (it.name.as_str(), home)));
         for (name, home) in readers.chain(publishers) {
-            let its = partitions_of(name);
-            (0..PARTITIONS).filter(|at| its.has(PartitionId(*at))).for_each(|at| homes[usize::from(at)] = home);
+            homes[usize::from(partition_of(TenantId::DEFAULT, name).0)] = home;
         }
         homes
     }
 
     /// The roster of a member: its links, and the homes in the table.
-    fn roster_of(&self, member: usize) -> Roster {
+    fn roster_of(&self, member: usize, homes: &[usize]) -> Roster {
         let mut roster = Roster::alone(ShardPosition::ALONE);
         for other in self.living().into_iter().filter(|other| *other != member) {
             if self.reaches(member, other) {
@@ -61,11 +60,13 @@ impl Run {
                 roster = roster.with_nodes_lacking();
             }
         }
-        for (partition, home) in (0..PARTITIONS).map(PartitionId).zip(self.homes()) {
+        let reached: Vec<Option<ShardId>> =
+            (0..MEMBERS).map(|other| self.reaches(member, other).then(|| self.number(member, other))).collect();
+        for (partition, home) in PartitionId::all().zip(homes.iter().copied()) {
             if self.members[home].is_dead {
                 roster = roster.with_absent(partition);
-            } else if self.reaches(member, home) {
-                roster = roster.with_home(partition, self.number(member, home));
+            } else if let Some(shard) = reached[home] {
+                roster = roster.with_home(partition, shard);
             } else if home != member {
                 roster = roster.with_stand_in(partition).with_absent(partition);
             }
@@ -76,10 +77,11 @@ impl Run {
 
     /// All members get their rosters.
     pub(super) fn tell_rosters(&self) {
+        let homes = self.homes();
         for member in self.living() {
             let others = self.living().into_iter().filter(|other| self.reaches(member, *other));
             let peers = others.map(|other| self.number(member, other)).collect();
-            self.members[member].world.set_roster(self.roster_of(member), peers);
+            self.members[member].world.set_roster(self.roster_of(member, &homes), peers);
         }
     }
 
