@@ -12,6 +12,7 @@ use tidegate_node::{FleetError, MoveError, NodeHandle, OrchestratorMoves};
 use super::Worker;
 use super::asking::Awaited;
 use super::brokers::BACK_LIMIT;
+use super::inheriting::Inheriting;
 use super::passing::brokers_know;
 use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
 use super::resuming::Resuming;
@@ -76,12 +77,19 @@ impl AdoptedBrokers {
         self.all.iter().any(|adopted| adopted.transfer == transfer || adopted.joined.contains(&transfer))
     }
 
-    /// The connection of this name is for the partitions of a further transfer.
-    fn join(&mut self, name: &str, transfer: u64, here: Partitions) {
-        for adopted in self.all.iter_mut().filter(|adopted| adopted.name == name) {
-            adopted.joined.insert(transfer);
-            adopted.here = adopted.here.with(here);
+    /// Connections of dead orchestrators that are worked off here are for all of their partitions that have come here: also
+    /// before them, from another member, or after them, since a member has died before it had them. The messages at hand
+    /// are for all.
+    fn join_waiting(&mut self, node: &NodeHandle, inheriting: &Inheriting) -> Result<(), AdoptError> {
+        for Adopted { of, broker, joined, here, .. } in &mut self.all {
+            for (transfer, come) in inheriting.take_waiting_for(of, broker) {
+                let broker_link = BrokerLinkImage { broker: broker.clone(), ..BrokerLinkImage::default() };
+                OrchestratorMoves::of(node).adopt_broker(of, broker_link, transfer)?;
+                joined.insert(transfer);
+                *here = here.with(come);
+            }
         }
+        Ok(())
     }
 
     /// Forgets these transfers, and connections of no other one.
@@ -147,12 +155,12 @@ impl Worker {
             inherited.elsewhere.retain(|broker| !waiting.contains(broker));
             inherited.elsewhere.extend(worked_off.iter().cloned());
             self.shared.inheriting.begin(&inherited);
-            for broker in worked_off {
-                self.join_waiting(&inherited.of, &broker);
-            }
             for broker_link in std::mem::take(&mut inherited.broker_links) {
                 self.adopt_one(&inherited, broker_link);
             }
+        }
+        if let Err(error) = self.adopted.join_waiting(&self.node, &self.shared.inheriting) {
+            self.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
         }
         self.end_inheriting();
         self.remember_again();
@@ -189,8 +197,8 @@ impl Worker {
         tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
         let waits_for = self.members.among(&self.adopted.members(), &of, here, held.with(left));
         self.adopted.all.push(Adopted {
-            of: of.clone(),
-            broker: broker.clone(),
+            of,
+            broker,
             name,
             transfer,
             joined: BTreeSet::new(),
@@ -206,21 +214,6 @@ impl Worker {
             back_since: None,
             stage: SettleStage::Begun,
         });
-        self.join_waiting(&of, &broker);
-    }
-
-    /// A connection that is worked off here is for all partitions of the dead orchestrator that have come here, also before
-    /// it, from another member, or after it, since a member has died before it had them: the messages at hand are for all.
-    fn join_waiting(&mut self, of: &str, broker: &str) {
-        for (transfer, here) in self.shared.inheriting.take_waiting_for(of, broker) {
-            let joined = BrokerLinkImage { broker: broker.to_owned(), ..BrokerLinkImage::default() };
-            match OrchestratorMoves::of(&self.node).adopt_broker(of, joined, transfer) {
-                Ok(name) => self.adopted.join(&name, transfer, here),
-                Err(error) => {
-                    self.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
-                }
-            }
-        }
     }
 
     /// Messages of the own brokers are kept back no longer when nothing of the dead orchestrator is in front of them.
@@ -435,14 +428,14 @@ mod tests {
     }
 
     #[test]
-    fn partitions_that_come_late_join_a_connection() {
+    fn a_connection_is_of_all_its_transfers() {
         let mut adopted = worked_off(7, partitions(&[1]));
         assert_eq!(adopted.brokers_of("dead"), ["x".to_owned()].into());
-        adopted.join("x@dead", 8, partitions(&[2]));
-        adopted.join("y@dead", 9, partitions(&[2]));
+        adopted.all[0].joined.insert(8);
         assert_eq!([7, 8, 9].map(|transfer| adopted.has(transfer)), [true, true, false]);
-        assert_eq!(adopted.to_remember()[0].here, [1, 2], "a restart continues for all of them");
         adopted.forget(&[8]);
         assert_eq!((adopted.has(7), adopted.has(8), adopted.len()), (true, false, 1), "the connection goes on");
+        adopted.forget(&[7]);
+        assert_eq!(adopted.len(), 0);
     }
 }
