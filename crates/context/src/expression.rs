@@ -198,8 +198,20 @@ impl Expression {
 
     fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {
         let execute = || self.program.execute(&variables.0);
-        guarded(execute, ExpressionError::Failed)?.map_err(|error| ExpressionError::Failed(brief(&error.to_string())))
+        guarded(execute, ExpressionError::Failed)?.map_err(|error| failure(&error))
     }
+}
+
+/// Why an expression has no result. Whole numbers of JSON are of another type than others, which few people expect.
+fn failure(error: &ExecutionError) -> ExpressionError {
+    let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
+    let hint = match error {
+        ExecutionError::UnsupportedBinaryOperator(_, left, right) if is_number(left) && is_number(right) => {
+            "; convert numbers of different types: `double(...)`"
+        }
+        _ => "",
+    };
+    ExpressionError::Failed(brief(&error.to_string()) + hint)
 }
 
 /// Stack for reading an expression: the parser takes up to 50 KiB of it for each level of nesting.
@@ -352,6 +364,16 @@ mod tests {
         assert_eq!(truth("context.speed > 50.5 && context.battery < 0.5", &context), Ok(true));
         assert_eq!(truth("context.tags.exists(tag, tag == 'sea')", &context), Ok(true));
         assert_eq!(truth("has(context.color) && context.color == 'red'", &context), Ok(false));
+    }
+
+    #[test]
+    fn numbers_of_two_types_are_an_error_with_its_remedy() {
+        let context = json!({ "speed": 52 });
+        let error = truth("context.speed * 1.8 > 50.0", &context).unwrap_err().to_string();
+        assert!(error.contains("`double(...)`"), "{error}");
+        assert_eq!(truth("double(context.speed) * 1.8 > 50.0", &context), Ok(true));
+        let error = truth("context.speed + 'a' == 'b'", &context).unwrap_err().to_string();
+        assert!(!error.contains("double"), "{error}");
     }
 
     #[test]

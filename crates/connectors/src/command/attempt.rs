@@ -33,7 +33,7 @@ pub(super) fn run(file: &Path, message: &str, only: Option<&str>, as_json: bool)
     let tried: Vec<Tried> =
         config.pipelines.iter().filter(wanted).map(|pipeline| attempt(pipeline, &message)).collect();
     if tried.is_empty() {
-        report(&format_args!("{} has no such pipeline", file.display()));
+        report(&format_args!("{} {}", file.display(), nothing_to_try(only, &config.pipelines)));
         return Exit::Usage;
     }
     let exit = if tried.iter().any(|one| one.error.is_some()) { Exit::Failure } else { Exit::Ok };
@@ -46,6 +46,15 @@ pub(super) fn run(file: &Path, message: &str, only: Option<&str>, as_json: bool)
             report(&error);
             Exit::Failure
         }
+    }
+}
+
+/// Why no pipeline of a file is tried.
+fn nothing_to_try(only: Option<&str>, pipelines: &[Pipeline]) -> String {
+    let names: Vec<&str> = pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+    match only {
+        Some(name) if !names.is_empty() => format!("has no pipeline `{name}`; it has: {}", names.join(", ")),
+        _ => "has no [[pipeline]]".to_owned(),
     }
 }
 
@@ -65,13 +74,23 @@ enum MessageError {
     Topic { topic: String, source: TopicError },
     #[error("`qos` is 0, 1 or 2")]
     QoS,
+    #[error("--message has no field `{field}`; its fields are: {}", FIELDS.join(", "))]
+    Field { field: String },
 }
+
+/// The fields of a message as a person writes it.
+const FIELDS: [&str; 7] = ["topic", "payload", "clientid", "qos", "retain", "timestamp", "user_properties"];
 
 /// A message as a person writes it.
 fn read(text: &str) -> Result<Message, MessageError> {
     let value: Value = serde_json::from_str(text)?;
     let topic = value.get("topic").and_then(Value::as_str).ok_or(MessageError::NoTopic)?;
     TopicNameBuf::new(topic).map_err(|source| MessageError::Topic { topic: topic.to_owned(), source })?;
+    let other =
+        value.as_object().into_iter().flat_map(serde_json::Map::keys).find(|key| !FIELDS.contains(&key.as_str()));
+    if let Some(field) = other {
+        return Err(MessageError::Field { field: field.clone() });
+    }
     let payload = match value.get("payload") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(text)) => text.clone().into_bytes(),
@@ -240,6 +259,15 @@ mod tests {
         for wrong in ["x", "{}", r#"{"topic":"a/#"}"#, r#"{"topic":"t","qos":3}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_wrong_field_or_pipeline_is_named() {
+        let error = read(r#"{"topic":"t","client_id":"pump"}"#).unwrap_err().to_string();
+        assert!(error.contains("no field `client_id`; its fields are: topic, payload, clientid"), "{error}");
+        let pipelines = [Pipeline { name: "hot".into(), ..Pipeline::default() }];
+        assert_eq!(nothing_to_try(Some("cold"), &pipelines), "has no pipeline `cold`; it has: hot");
+        assert_eq!(nothing_to_try(None, &[]), "has no [[pipeline]]");
     }
 
     #[test]

@@ -30,6 +30,27 @@ fn value(expression: &str, payload: &Value) -> Result<Value, String> {
 }
 
 #[test]
+fn messages_pass_as_they_came_without_any_step() {
+    let of = |settings: StepSettings| Steps::new(&settings).unwrap().passes_all();
+    let none = StepSettings::default;
+    assert_eq!(of(StepSettings { format: Format::Cbor, ..none() }), Some(Format::Cbor));
+    let text = |text: &str| Some(text.to_owned());
+    let window = "SELECT count(*) AS n FROM 't'";
+    for settings in [
+        StepSettings { encode: Some(Format::Cbor), ..none() },
+        StepSettings { filter: text("qos == 1"), ..none() },
+        StepSettings { sql: text("SELECT topic FROM 't'"), ..none() },
+        StepSettings { sql: text(window), every: Some(1000), ..none() },
+        StepSettings { set: vec!["a = 1".to_owned()], ..none() },
+        StepSettings { topic: text("'a' + topic"), ..none() },
+        StepSettings { key: text("clientid"), ..none() },
+        StepSettings { forwards: true, ..none() },
+    ] {
+        assert_eq!(of(settings.clone()), None, "{settings:?}");
+    }
+}
+
+#[test]
 fn the_statement_of_the_contract_gives_its_row() {
     let sql = "SELECT payload.temp AS temp, topic, clientid FROM 'plant/+/temp' WHERE payload.temp > 30";
     let row = |topic, temp: f64| select(sql, topic, &json!({ "temp": temp })).unwrap();
@@ -503,6 +524,7 @@ fn a_payload_has_to_fulfil_its_schema() {
             let steps = steps(drops, every);
             assert_eq!(steps.run(&right, 0).unwrap().len(), 1);
             assert_eq!(steps.takes_all(), !drops && every.is_none());
+            assert_eq!(steps.passes_all(), None);
             for invalid in [&wrong, &text] {
                 match steps.run(invalid, 0) {
                     Ok(records) => assert!(drops && records.is_empty()),
