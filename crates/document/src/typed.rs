@@ -52,14 +52,18 @@ mod tests {
     #[derive(Debug, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Plan {
-        #[allow(dead_code)]
         filters: u32,
-        #[allow(dead_code)]
         qos: Option<u8>,
     }
 
     fn fault(text: &str) -> String {
         FileText::new("plan.toml", text).deserialize::<Plan>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_right_file_is_read() {
+        let plan: Plan = FileText::new("plan.toml", "filters = 3\n").deserialize().unwrap();
+        assert_eq!((plan.filters, plan.qos), (3, None));
     }
 
     #[test]
