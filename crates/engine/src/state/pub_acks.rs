@@ -23,7 +23,7 @@ pub(crate) struct PubAcks {
 
 impl PubAcks {
     /// Gathers a PUBACK of success; returns false where it is to be sent at once, since it belongs to another connection.
-    /// Those that promise other things than this one have to be written before.
+    /// PUBACKs with another kind of promise have to be written before.
     #[inline]
     pub(crate) fn gather(&mut self, key: ConnectionKey, id: PacketId, promises: bool) -> bool {
         if self.of != Some(key) || self.promise != promises && !self.bytes.is_empty() {
@@ -41,47 +41,59 @@ impl PubAcks {
     }
 }
 
-/// Begins to gather the PUBACKs of a connection; returns the argument of [`end`].
-#[inline]
-pub(crate) fn begin(state: &mut ShardState, key: ConnectionKey) -> Option<ConnectionKey> {
-    write(state);
-    state.pub_acks.of.replace(key)
-}
+/// Writes the gathered PUBACKs of a shard.
+pub(crate) struct Gathered<'a>(pub(crate) &'a mut ShardState);
 
-/// Writes the gathered PUBACKs, and goes on with those of the connection before.
-#[inline]
-pub(crate) fn end(state: &mut ShardState, before: Option<ConnectionKey>) {
-    write(state);
-    state.pub_acks.of = before;
-}
-
-/// Writes the gathered PUBACKs before a packet of this type is taken, if it is none of an exchange of messages.
-#[inline]
-pub(crate) fn write_before(state: &mut ShardState, packet_type: PacketType) {
-    use PacketType::{PubAck, PubComp, PubRec, PubRel, Publish};
-    if !matches!(packet_type, Publish | PubAck | PubRec | PubRel | PubComp) {
-        write(state);
+impl Gathered<'_> {
+    /// Begins to gather the PUBACKs of a connection; returns the argument of [`Gathered::end`].
+    #[inline]
+    pub(crate) fn begin(mut self, key: ConnectionKey) -> Option<ConnectionKey> {
+        self.write_all();
+        self.0.pub_acks.of.replace(key)
     }
-}
 
-/// Writes the gathered PUBACKs to the output of their connection.
-#[inline]
-pub(crate) fn write(state: &mut ShardState) {
-    if !state.pub_acks.bytes.is_empty() {
-        write_some(state);
+    /// Writes the gathered PUBACKs, and continues with the connection before.
+    #[inline]
+    pub(crate) fn end(mut self, before: Option<ConnectionKey>) {
+        self.write_all();
+        self.0.pub_acks.of = before;
     }
-}
 
-fn write_some(state: &mut ShardState) {
-    let mut bytes = std::mem::take(&mut state.pub_acks.bytes);
-    if let Some(key) = state.pub_acks.of {
-        state.send_promise(key, PacketType::PubAck, state.pub_acks.promise, |out| {
-            out.extend_from_slice(&bytes);
-            true
-        });
-        // One of them is counted.
-        state.counters.packets_out[PacketType::PubAck as usize] += (bytes.len() / ACK_LEN - 1) as u64;
+    /// Writes the gathered PUBACKs before a packet of this type is taken, unless it belongs to the exchange of a message.
+    #[inline]
+    pub(crate) fn write_before(self, packet_type: PacketType) {
+        use PacketType::{PubAck, PubComp, PubRec, PubRel, Publish};
+        if !matches!(packet_type, Publish | PubAck | PubRec | PubRel | PubComp) {
+            self.write();
+        }
     }
-    bytes.clear();
-    state.pub_acks.bytes = bytes;
+
+    /// Writes the gathered PUBACKs to the output of their connection.
+    #[inline]
+    pub(crate) fn write(mut self) {
+        self.write_all();
+    }
+
+    #[inline]
+    fn write_all(&mut self) {
+        if !self.0.pub_acks.bytes.is_empty() {
+            self.write_some();
+        }
+    }
+
+    fn write_some(&mut self) {
+        let state = &mut *self.0;
+        let mut bytes = std::mem::take(&mut state.pub_acks.bytes);
+        if let Some(key) = state.pub_acks.of {
+            let promise = state.pub_acks.promise;
+            state.send_promise(key, PacketType::PubAck, promise, |out| {
+                out.extend_from_slice(&bytes);
+                true
+            });
+            // One of them is counted.
+            state.counters.packets_out[PacketType::PubAck as usize] += (bytes.len() / ACK_LEN - 1) as u64;
+        }
+        bytes.clear();
+        state.pub_acks.bytes = bytes;
+    }
 }

@@ -6,7 +6,7 @@ use crate::flows::contexts::parking;
 use crate::flows::contexts::publishing;
 use crate::now::Now;
 use crate::publish::dead_letter::DeadLetters;
-use crate::state::pub_acks;
+use crate::state::pub_acks::Gathered;
 
 impl Engine {
     /// Handles the consequences of a packet or a batch for other connections: queues that filled or emptied, and
@@ -36,7 +36,7 @@ impl Engine {
 
     #[cold]
     fn work_off(&mut self, now: Now) {
-        pub_acks::write(&mut self.state);
+        Gathered(&mut self.state).write();
         // A publisher waits from its next packet on, also when that packet is a parked one.
         while let Some(publisher) = self.state.to_park.pop() {
             parking!(self).park_publisher(now, publisher);

@@ -15,7 +15,7 @@ use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::Session;
-use crate::state::pub_acks;
+use crate::state::pub_acks::Gathered;
 use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, PacketType, Version};
 
@@ -151,7 +151,7 @@ impl Engine {
             // The client's own messages of this kind are sent before the DISCONNECT.
             self.pipeline().finish_fan_out(now, key);
         }
-        pub_acks::write(&mut self.state);
+        Gathered(&mut self.state).write();
         let Some(connection) = self.state.connections.get(key) else { return };
         if connection.listener == BROKER_LINK_LISTENER {
             self.broker_links.brokers.say_goodbye(&mut self.state, key, false);
@@ -194,7 +194,7 @@ impl ControlCalls<'_> {
 impl Engine {
     /// Ends a connection without a packet to the client: it has disconnected, is gone, or has got its DISCONNECT.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
-        pub_acks::write(&mut self.state);
+        Gathered(&mut self.state).write();
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase == Phase::Closing {
             return;

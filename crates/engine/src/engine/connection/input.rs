@@ -21,7 +21,7 @@ use crate::orchestrator::broker_link::BrokerLinks;
 use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
-use crate::state::pub_acks::{self, ACK_LEN};
+use crate::state::pub_acks::{ACK_LEN, Gathered};
 use crate::timers::Timer;
 use tidegate_mqtt::{
     Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
@@ -181,9 +181,9 @@ impl Engine {
     /// Takes as many whole frames as there are and may be taken; returns how many bytes they were.
     fn take_frames(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
         let before = self.state.to_write.begin_input();
-        let outer = pub_acks::begin(&mut self.state, key);
+        let outer = Gathered(&mut self.state).begin(key);
         let taken = self.take_each_frame(now, key, bytes);
-        pub_acks::end(&mut self.state, outer);
+        Gathered(&mut self.state).end(outer);
         self.state.to_write.end_input(before);
         taken
     }
@@ -273,7 +273,7 @@ impl Engine {
             return Ok(parking!(self).park_frame(key, &rest[..frame.total_len]));
         }
         self.state.counters.packets_in[packet_type as usize] += 1;
-        pub_acks::write_before(&mut self.state, packet_type);
+        Gathered(&mut self.state).write_before(packet_type);
         match packet_type {
             PacketType::Publish => {
                 let listener = self.state.settings.listener(listener);

@@ -13,7 +13,7 @@ use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::Membership;
 use crate::session::refused::RefusedMessage;
-use crate::state::pub_acks;
+use crate::state::pub_acks::Gathered;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
@@ -102,7 +102,7 @@ impl Answering<'_> {
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
         // Acknowledgements have the order of the messages.
-        pub_acks::write(self.state);
+        Gathered(self.state).write();
         if self.broker_links.is_confirming() {
             self.broker_links.settlement.note_confirmed(
                 self.state,

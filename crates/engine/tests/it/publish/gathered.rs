@@ -1,4 +1,4 @@
-//! PUBACKs of messages that come in one read: behind other output, in the order of the messages, and before whatever ends
+//! PUBACKs of messages that come in one read: behind other output, in the order of the messages, and before the end of
 //! the connection.
 
 use tidegate_engine::Durability;
