@@ -169,8 +169,8 @@ impl LogSource {
         let search = part.trimming.take();
         part.trim_at = now + TRIM_EVERY;
         if below > part.trimmed {
-            let lost = search.and_then(|search| search.undelivered(part, below));
-            if let Some(Undelivered { first, untaken }) = lost {
+            let undelivered = search.and_then(|search| search.undelivered(part, below));
+            if let Some(Undelivered { first, untaken }) = undelivered {
                 self.removed += untaken;
                 let (pipeline, last) = (self.settings.pipeline.as_str(), below - 1);
                 tracing::warn!(
