@@ -203,14 +203,10 @@ impl<D> Core<D> {
         self.ledger.bytes() + self.windows.as_ref().map_or(0, Windows::bytes) < self.settings.max_held_bytes
     }
 
-    /// Whether messages that the broker does not keep have no room.
-    fn is_full(&self) -> bool {
-        self.ledger.len() >= self.settings.max_held || !self.has_room()
-    }
-
     /// Makes the records of a message that is new.
     fn work(&mut self, now: u64, clock: u64, message: &Arc<Message>, token: Option<D>) {
-        if token.is_none() && self.is_full() {
+        // The broker does not keep a message of QoS 0.
+        if token.is_none() && (self.ledger.len() >= self.settings.max_held || !self.has_room()) {
             self.numbers.dropped += 1;
             return;
         }
