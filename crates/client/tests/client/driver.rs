@@ -25,6 +25,15 @@ fn serve(session: impl FnOnce(TcpStream) + Send + 'static) -> (Address, JoinHand
     (Address::Tcp { host, port }, thread)
 }
 
+/// The same for one client that it accepts: the session begins behind CONNACK.
+fn serve_session(session: impl FnOnce(TcpStream) + Send + 'static) -> (Address, JoinHandle<()>) {
+    serve(|mut stream| {
+        read(&mut stream, CONNECT_LEN);
+        stream.write_all(ACCEPTED).unwrap();
+        session(stream);
+    })
+}
+
 fn driver(address: Address) -> Driver {
     Driver::new(Options::new("c"), address, SocketOptions::default()).unwrap()
 }
@@ -49,9 +58,7 @@ fn connect(driver: &mut Driver) {
 
 #[test]
 fn a_session_over_tcp() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         assert_eq!(read(&mut stream, 8), b"\x32\x06\0\x01t\0\x01x");
         stream.write_all(&[0x40, 2, 0, 1]).unwrap();
         let mut rest = Vec::new();
@@ -89,9 +96,7 @@ fn a_session_over_a_unix_socket() {
 
 #[test]
 fn a_farewell_is_not_lost_when_the_server_is_still_sending() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         // More than the client will have read when it says farewell.
         let packet = [&b"\x30\x84\x80\x01\0\x01t"[..], &vec![0; 16_385]].concat();
         let mut sending = stream.try_clone().unwrap();
@@ -113,9 +118,7 @@ fn a_farewell_is_not_lost_when_the_server_is_still_sending() {
 
 #[test]
 fn a_waker_and_a_deadline_end_the_waiting() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         let _ = stream.read(&mut [0]);
     });
     let mut driver = driver(address);
@@ -133,9 +136,7 @@ fn a_waker_and_a_deadline_end_the_waiting() {
 
 #[test]
 fn a_waker_ends_a_rest_and_the_next_wait() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         let _ = stream.read(&mut [0]);
     });
     let mut driver = driver(address);
@@ -156,9 +157,7 @@ fn a_waker_ends_a_rest_and_the_next_wait() {
 
 #[test]
 fn a_server_that_sends_without_end_delays_no_deadline() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         // Messages, which are events, and PINGRESP packets, which are not.
         let packets = b"\x30\x04\0\x01tx\xd0\0\xd0\0".repeat(10_000);
         while stream.write_all(&packets).is_ok() {}
@@ -175,9 +174,7 @@ fn a_server_that_sends_without_end_delays_no_deadline() {
 
 #[test]
 fn the_clients_timers_run() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         assert_eq!(read(&mut stream, 2), [0xc0, 0]);
     });
     let mut options = Options::new("c");
@@ -306,9 +303,7 @@ pub(crate) fn round_trip(address: &Address, version: Version, large: usize) {
 
 #[test]
 fn an_answer_that_was_not_read_is_no_silence() {
-    let (address, server) = serve(|mut stream| {
-        read(&mut stream, CONNECT_LEN);
-        stream.write_all(ACCEPTED).unwrap();
+    let (address, server) = serve_session(|mut stream| {
         assert_eq!(read(&mut stream, 2), b"\xc0\0");
         stream.write_all(b"\xd0\0").unwrap();
         // The connection continues: a second ping is sent after the first is answered.

@@ -26,6 +26,7 @@ mod enhanced;
 mod events;
 mod fan_out;
 mod hub;
+mod interrupted;
 mod keep_alive;
 mod links;
 mod live_limits;

@@ -7,6 +7,7 @@ use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
+use crate::interrupted::{exchange_ends_once, messages_in_flight, open_exchange};
 
 mod continuing;
 mod deadlines;
@@ -114,66 +115,33 @@ fn messages_that_wait_move_with_their_session() {
 
 #[test]
 fn messages_in_flight_keep_state_and_packet_id() {
-    moved(
-        millis(1),
-        |here| {
-            let client = here.connect(v311("a").lasting().manual());
-            client.subscribe("t", ExactlyOnce);
-            let publisher = here.connect(v5("p"));
-            for (payload, qos) in [("1", AtLeastOnce), ("2", ExactlyOnce), ("3", ExactlyOnce), ("4", AtLeastOnce)] {
-                publisher.publish(message("t", payload).qos(qos));
-            }
-            assert_eq!(client.payloads(), ["1", "2", "3", "4"]);
-            client.pubrec(id(3));
-            client.expect(PacketType::PubRel);
-            client.puback(id(4));
-            client.lose();
-            publisher.publish(message("t", "5").qos2());
-        },
-        |there, ()| {
-            let client = there.connect(v311("a").lasting().manual());
-            let first = client.expect_publish("t", "1");
-            assert_eq!((first.dup, first.id, first.qos), (true, Some(id(1)), AtLeastOnce));
-            let second = client.expect_publish("t", "2");
-            assert_eq!((second.dup, second.id, second.qos), (true, Some(id(2)), ExactlyOnce));
-            let arrival = client.expect(PacketType::PubRel);
-            assert!(matches!(arrival.packet(), Packet::PubRel(release) if release.packet_id == id(3)));
-            let queued = client.expect_publish("t", "5");
-            assert!(!queued.dup && ![Some(id(1)), Some(id(2)), Some(id(3))].contains(&queued.id), "{queued:?}");
-            client.expect_nothing();
-            client.puback(id(1));
-            client.pubrec(id(2));
-            client.pubcomp(id(3));
-            client.expect(PacketType::PubRel);
-            client.pubcomp(id(2));
-            client.pubrec(queued.id.unwrap());
-            client.expect(PacketType::PubRel);
-            client.pubcomp(queued.id.unwrap());
-            client.ping();
-            assert_eq!(there.gauges().inflight_messages, 0);
-        },
-    );
+    moved(millis(1), messages_in_flight, |there, ()| {
+        let client = there.connect(v311("a").lasting().manual());
+        let first = client.expect_publish("t", "1");
+        assert_eq!((first.dup, first.id, first.qos), (true, Some(id(1)), AtLeastOnce));
+        let second = client.expect_publish("t", "2");
+        assert_eq!((second.dup, second.id, second.qos), (true, Some(id(2)), ExactlyOnce));
+        let arrival = client.expect(PacketType::PubRel);
+        assert!(matches!(arrival.packet(), Packet::PubRel(release) if release.packet_id == id(3)));
+        let queued = client.expect_publish("t", "5");
+        assert!(!queued.dup && ![Some(id(1)), Some(id(2)), Some(id(3))].contains(&queued.id), "{queued:?}");
+        client.expect_nothing();
+        client.puback(id(1));
+        client.pubrec(id(2));
+        client.pubcomp(id(3));
+        client.expect(PacketType::PubRel);
+        client.pubcomp(id(2));
+        client.pubrec(queued.id.unwrap());
+        client.expect(PacketType::PubRel);
+        client.pubcomp(queued.id.unwrap());
+        client.ping();
+        assert_eq!(there.gauges().inflight_messages, 0);
+    });
 }
 
 #[test]
 fn a_qos_2_message_of_a_moved_publisher_is_taken_once() {
-    moved(
-        millis(1),
-        |here| {
-            here.absent_subscriber(v5("s").lasting(), "t", ExactlyOnce);
-            let publisher = here.connect(v5("p").lasting().manual());
-            publisher.open_exchange(message("t", "once").qos2().id(5));
-        },
-        |there, ()| {
-            let subscriber = there.connect(v5("s").lasting());
-            let publisher = there.connect(v5("p").lasting().manual());
-            publisher.open_exchange(message("t", "once").qos2().id(5).dup());
-            publisher.end_exchange(id(5));
-            assert_eq!(subscriber.payloads(), ["once"]);
-            publisher.open_exchange(message("t", "new").qos2().id(5));
-            assert_eq!(subscriber.payloads(), ["new"], "the packet id is free again");
-        },
-    );
+    moved(millis(1), open_exchange, |there, ()| exchange_ends_once(there));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use tidegate_engine::describe;
-use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
-use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
+use tidegate_mqtt::{Packet, ReasonCode, SubscriptionOptions};
 
 use super::*;
+use crate::interrupted::{exchange_ends_once, messages_in_flight, open_exchange};
 
 #[test]
 fn debts_survive_a_restart_with_any_number_of_shards() {
@@ -52,57 +53,24 @@ fn messages_come_whole_and_in_their_order() {
 
 #[test]
 fn messages_in_flight_keep_state_and_packet_id() {
-    restarted(
-        0,
-        |world| {
-            let client = world.connect(v311("a").lasting().manual());
-            client.subscribe("t", ExactlyOnce);
-            let publisher = world.connect(v5("p"));
-            for (payload, qos) in [("1", AtLeastOnce), ("2", ExactlyOnce), ("3", ExactlyOnce), ("4", AtLeastOnce)] {
-                publisher.publish(message("t", payload).qos(qos));
-            }
-            assert_eq!(client.payloads(), ["1", "2", "3", "4"]);
-            client.pubrec(id(3));
-            client.expect(PacketType::PubRel);
-            client.puback(id(4));
-            client.lose();
-            publisher.publish(message("t", "5").qos2());
-        },
-        |world, ()| {
-            let client = world.connect(v311("a").lasting().manual());
-            assert!(client.session_present());
-            let arrivals: Vec<_> = std::iter::from_fn(|| client.take_arrival()).collect();
-            let first = arrivals[0].delivered().unwrap();
-            assert_eq!((first.dup, first.id, first.qos, first.text()), (true, Some(id(1)), AtLeastOnce, "1".into()));
-            let second = arrivals[1].delivered().unwrap();
-            assert_eq!((second.dup, second.id, second.text()), (true, Some(id(2)), "2".into()));
-            assert!(matches!(arrivals[2].packet(), Packet::PubRel(release) if release.packet_id == id(3)));
-            let queued = arrivals[3].delivered().unwrap();
-            assert!(!queued.dup && ![Some(id(1)), Some(id(2)), Some(id(3))].contains(&queued.id), "{queued:?}");
-            assert_eq!(arrivals.len(), 4);
-        },
-    );
+    restarted(0, messages_in_flight, |world, ()| {
+        let client = world.connect(v311("a").lasting().manual());
+        assert!(client.session_present());
+        let arrivals: Vec<_> = std::iter::from_fn(|| client.take_arrival()).collect();
+        let first = arrivals[0].delivered().unwrap();
+        assert_eq!((first.dup, first.id, first.qos, first.text()), (true, Some(id(1)), AtLeastOnce, "1".into()));
+        let second = arrivals[1].delivered().unwrap();
+        assert_eq!((second.dup, second.id, second.text()), (true, Some(id(2)), "2".into()));
+        assert!(matches!(arrivals[2].packet(), Packet::PubRel(release) if release.packet_id == id(3)));
+        let queued = arrivals[3].delivered().unwrap();
+        assert!(!queued.dup && ![Some(id(1)), Some(id(2)), Some(id(3))].contains(&queued.id), "{queued:?}");
+        assert_eq!(arrivals.len(), 4);
+    });
 }
 
 #[test]
 fn a_qos_2_message_is_taken_once_despite_a_crash() {
-    restarted(
-        0,
-        |world| {
-            world.absent_subscriber(v5("s").lasting(), "t", ExactlyOnce);
-            let publisher = world.connect(v5("p").lasting().manual());
-            publisher.open_exchange(message("t", "once").qos2().id(5));
-        },
-        |world, ()| {
-            let subscriber = world.connect(v5("s").lasting());
-            let publisher = world.connect(v5("p").lasting().manual());
-            publisher.open_exchange(message("t", "once").qos2().id(5).dup());
-            publisher.end_exchange(id(5));
-            assert_eq!(subscriber.payloads(), ["once"]);
-            publisher.open_exchange(message("t", "new").qos2().id(5));
-            assert_eq!(subscriber.payloads(), ["new"], "the packet id is free again");
-        },
-    );
+    restarted(0, open_exchange, |world, ()| exchange_ends_once(world));
 }
 
 #[test]
