@@ -434,7 +434,7 @@ mod tests {
         adopted.all[0].joined.insert(8);
         assert_eq!([7, 8, 9].map(|transfer| adopted.has(transfer)), [true, true, false]);
         adopted.forget(&[8]);
-        assert_eq!((adopted.has(7), adopted.has(8), adopted.len()), (true, false, 1), "the connection goes on");
+        assert_eq!((adopted.has(7), adopted.has(8), adopted.len()), (true, false, 1), "the connection continues");
         adopted.forget(&[7]);
         assert_eq!(adopted.len(), 0);
     }

@@ -131,7 +131,7 @@ impl OrchestratorMoves<'_> {
     /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
     /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
     /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
-    /// that have not got them. A connection that is worked off already goes on, for the sessions of this transfer as well.
+    /// that have not got them. A connection that is worked off already continues, for the sessions of this transfer as well.
     ///
     /// # Errors
     /// When the image cannot be read, or the fleet has no other broker.
