@@ -1,10 +1,12 @@
 //! PUBACKs of messages that come in one read: behind other output, in the order of the messages, and before the end of
 //! the connection.
 
-use tidegate_engine::Durability;
-use tidegate_mqtt::PacketType::{PubAck, PubRec, UnsubAck};
+use std::sync::Arc;
+
+use tidegate_engine::{ConnectionKey, Durability, Engine, ListenerId, Millis, Now, Settings, ShardPosition};
+use tidegate_mqtt::PacketType::{PubAck, PubComp, PubRec, UnsubAck};
 use tidegate_mqtt::QoS::AtLeastOnce;
-use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode};
+use tidegate_mqtt::{Disconnect, Packet, PacketType, PubRel, ReasonCode, Version};
 
 use crate::harness::*;
 
@@ -81,4 +83,55 @@ fn pub_acks_without_a_promise_do_not_wait_in_a_read() {
     assert_eq!(arrived(&world, &client).len(), 2, "nothing is promised");
     world.release_commits();
     assert_eq!(arrived(&world, &client).len(), 3);
+}
+
+#[test]
+fn pub_acks_do_not_wait_for_the_end_of_an_exchange() {
+    let world = World::with(1, |settings| settings.durability = Durability::Commit);
+    world.connect(v5("brief")).subscribe("brief", AtLeastOnce);
+    let client = world.connect(v5("a").lasting().manual());
+    client.send_publish(message("brief", "x").qos2().id(1));
+    assert_eq!(arrived(&world, &client), [PubRec]);
+    world.hold_commits();
+    client.send_publish(message("brief", "x").qos1().id(2));
+    client.send(&Packet::PubRel(PubRel::new(id(1), ReasonCode::Success)));
+    assert_eq!(arrived(&world, &client), [PubAck], "nothing is promised");
+    world.release_commits();
+    assert_eq!(arrived(&world, &client), [PubComp]);
+}
+
+const NOW: Now = Now { monotonic: Millis(1000), unix: 0 };
+
+fn enter(engine: &mut Engine, name: &str, behind: &[u8]) -> ConnectionKey {
+    let key = engine.open_connection(NOW, ListenerId(0)).expect("no limit is reached");
+    let mut bytes = v5(name).encode();
+    bytes.extend_from_slice(behind);
+    engine.handle_input(NOW, key, &bytes);
+    key
+}
+
+/// The connections that the shell writes in this turn.
+fn written_first(engine: &mut Engine) -> Vec<ConnectionKey> {
+    let first = std::iter::from_fn(|| engine.outputs().pop_first()).collect();
+    while engine.outputs().pop_in_line().is_some() {}
+    first
+}
+
+#[test]
+fn pub_acks_leave_in_their_turn_behind_many_receivers() {
+    let mut engine = Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, NOW);
+    let mut messages = Vec::new();
+    for number in 10..90 {
+        let subscribe = [&[0x82, 8, 0, 1, 0, 0, 2][..], number.to_string().as_bytes(), &[0]].concat();
+        enter(&mut engine, &format!("s{number}"), &subscribe);
+        messages.extend(message(&number.to_string(), "x").qos1().id(number).encode(Version::V5));
+    }
+    let publisher = enter(&mut engine, "p", &[]);
+    written_first(&mut engine);
+    if let Some(output) = engine.output(publisher) {
+        output.advance(output.len());
+    }
+    engine.handle_input(NOW, publisher, &messages);
+    assert_eq!(engine.output(publisher).map(|output| output.len()), Some(80 * 4));
+    assert!(written_first(&mut engine).contains(&publisher), "its answers stand in line");
 }
