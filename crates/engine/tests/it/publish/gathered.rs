@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{ConnectionKey, Durability, Engine, ListenerId, Millis, Now, Settings, ShardPosition};
+use tidegate_engine::{
+    ConnectionKey, Durability, Engine, ListenerId, Millis, Now, OverflowPolicy, Settings, ShardPosition,
+};
 use tidegate_mqtt::PacketType::{PubAck, PubComp, PubRec, UnsubAck};
-use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{Disconnect, Packet, PacketType, PubRel, ReasonCode, Version};
 
 use crate::harness::*;
@@ -134,4 +136,41 @@ fn pub_acks_leave_in_their_turn_behind_many_receivers() {
     engine.handle_input(NOW, publisher, &messages);
     assert_eq!(engine.output(publisher).map(|output| output.len()), Some(80 * 4));
     assert!(written_first(&mut engine).contains(&publisher), "its answers stand in line");
+}
+
+/// Messages of one client to several kinds of topics, of which its quota or full queues may hold some back.
+fn answers_in_order(seed: u64) {
+    let mut random = Random::salted(seed, 7);
+    let (rate, block, shards) = (random.percent(40), random.percent(40), random.pick(&[1, 1, 3]));
+    let world = World::seeded(shards, seed, "answers in order", |settings| {
+        settings.durability = random.pick(&[Durability::Commit, Durability::Memory]);
+        settings.listeners[0].max_message_rate = if rate { 20 } else { 0 };
+        settings.listeners[0].receive_maximum = 1_000;
+        if block {
+            settings.queue.overflow = OverflowPolicy::Block;
+            settings.queue.max_messages = 2;
+        }
+    });
+    world.connect(v5("kept").lasting().receive_maximum(2)).subscribe("kept", AtLeastOnce);
+    world.connect(v5("brief").receive_maximum(1)).subscribe("brief", AtLeastOnce);
+    let client = world.connect(if random.percent(50) { v5("a") } else { v311("a") });
+    client.subscribe("own", AtLeastOnce);
+    for number in 1..=60 {
+        let topic = random.pick(&["kept", "brief", "own", "lonely"]);
+        let qos = if random.percent(20) { ExactlyOnce } else { AtLeastOnce };
+        client.send_publish(message(topic, "x").qos(qos).id(number));
+        if random.percent(10) {
+            world.run_some(random.below(20));
+        }
+    }
+    world.advance(seconds(30));
+    let answers = client.answers().into_iter().filter(|(kind, ..)| *kind != PubComp);
+    assert_eq!(answers.map(|(_, id, _)| id).collect::<Vec<_>>(), (1..=60).collect::<Vec<_>>(), "seed {seed}");
+}
+
+#[test]
+fn each_message_is_answered_once_and_in_order() {
+    for seed in 0..60 {
+        answers_in_order(seed);
+    }
 }
