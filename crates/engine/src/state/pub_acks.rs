@@ -86,10 +86,13 @@ impl Gathered<'_> {
         let mut bytes = std::mem::take(&mut state.pub_acks.bytes);
         if let Some(key) = state.pub_acks.of {
             let promise = state.pub_acks.promise;
+            // Answers leave in this turn, even if the messages of the input have named as many connections as they may.
+            let left = state.to_write.begin_input();
             state.send_promise(key, PacketType::PubAck, promise, |out| {
                 out.extend_from_slice(&bytes);
                 true
             });
+            state.to_write.end_input(left);
             // One of them is counted.
             state.counters.packets_out[PacketType::PubAck as usize] += (bytes.len() / ACK_LEN - 1) as u64;
         }

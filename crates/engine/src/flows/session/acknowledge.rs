@@ -8,7 +8,7 @@ use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
-use crate::state::pub_acks::ACK_LEN;
+use crate::state::pub_acks::{ACK_LEN, Gathered};
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
 
 /// The packet identifier of an acknowledgement of two bytes, which nearly all are.
@@ -142,6 +142,8 @@ impl Acknowledging<'_> {
         let known = freed.is_some();
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         let promises = self.state.journal.has_written_since(mark);
+        // Behind a promise, PUBACKs without one would wait for its commit.
+        Gathered(self.state).write();
         self.state.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
         if freed.is_some_and(|bytes| bytes > 0) {
             self.state.refill(now.monotonic, self.layouts, session);
@@ -193,6 +195,8 @@ impl Acknowledging<'_> {
         if let Some(stored) = stored {
             self.state.journal.delete(Key::Received(stored, id));
         }
+        // Behind a promise, PUBACKs without one would wait for its commit.
+        Gathered(self.state).write();
         // Were the packet id still taken after a restart, the next message under it would be lost.
         self.state
             .send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));

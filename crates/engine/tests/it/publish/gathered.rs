@@ -1,10 +1,14 @@
 //! PUBACKs of messages that come in one read: behind other output, in the order of the messages, and before the end of
 //! the connection.
 
-use tidegate_engine::Durability;
-use tidegate_mqtt::PacketType::{PubAck, PubRec, UnsubAck};
-use tidegate_mqtt::QoS::AtLeastOnce;
-use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode};
+use std::sync::Arc;
+
+use tidegate_engine::{
+    ConnectionKey, Durability, Engine, ListenerId, Millis, Now, OverflowPolicy, Settings, ShardPosition,
+};
+use tidegate_mqtt::PacketType::{PubAck, PubComp, PubRec, UnsubAck};
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::{Disconnect, Packet, PacketType, PubRel, ReasonCode, Version};
 
 use crate::harness::*;
 
@@ -81,4 +85,92 @@ fn pub_acks_without_a_promise_do_not_wait_in_a_read() {
     assert_eq!(arrived(&world, &client).len(), 2, "nothing is promised");
     world.release_commits();
     assert_eq!(arrived(&world, &client).len(), 3);
+}
+
+#[test]
+fn pub_acks_do_not_wait_for_the_end_of_an_exchange() {
+    let world = World::with(1, |settings| settings.durability = Durability::Commit);
+    world.connect(v5("brief")).subscribe("brief", AtLeastOnce);
+    let client = world.connect(v5("a").lasting().manual());
+    client.send_publish(message("brief", "x").qos2().id(1));
+    assert_eq!(arrived(&world, &client), [PubRec]);
+    world.hold_commits();
+    client.send_publish(message("brief", "x").qos1().id(2));
+    client.send(&Packet::PubRel(PubRel::new(id(1), ReasonCode::Success)));
+    assert_eq!(arrived(&world, &client), [PubAck], "nothing is promised");
+    world.release_commits();
+    assert_eq!(arrived(&world, &client), [PubComp]);
+}
+
+const NOW: Now = Now { monotonic: Millis(1000), unix: 0 };
+
+fn enter(engine: &mut Engine, name: &str, behind: &[u8]) -> ConnectionKey {
+    let key = engine.open_connection(NOW, ListenerId(0)).expect("no limit is reached");
+    let mut bytes = v5(name).encode();
+    bytes.extend_from_slice(behind);
+    engine.handle_input(NOW, key, &bytes);
+    key
+}
+
+/// The connections that the shell writes in this turn.
+fn written_first(engine: &mut Engine) -> Vec<ConnectionKey> {
+    let first = std::iter::from_fn(|| engine.outputs().pop_first()).collect();
+    while engine.outputs().pop_in_line().is_some() {}
+    first
+}
+
+#[test]
+fn pub_acks_leave_in_their_turn_behind_many_receivers() {
+    let mut engine = Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, NOW);
+    let mut messages = Vec::new();
+    for number in 10..90 {
+        let subscribe = [&[0x82, 8, 0, 1, 0, 0, 2][..], number.to_string().as_bytes(), &[0]].concat();
+        enter(&mut engine, &format!("s{number}"), &subscribe);
+        messages.extend(message(&number.to_string(), "x").qos1().id(number).encode(Version::V5));
+    }
+    let publisher = enter(&mut engine, "p", &[]);
+    written_first(&mut engine);
+    if let Some(output) = engine.output(publisher) {
+        output.advance(output.len());
+    }
+    engine.handle_input(NOW, publisher, &messages);
+    assert_eq!(engine.output(publisher).map(|output| output.len()), Some(80 * 4));
+    assert!(written_first(&mut engine).contains(&publisher), "its answers stand in line");
+}
+
+/// Messages of one client to several kinds of topics, of which its quota or full queues may hold some back.
+fn answers_in_order(seed: u64) {
+    let mut random = Random::salted(seed, 7);
+    let (rate, block, shards) = (random.percent(40), random.percent(40), random.pick(&[1, 1, 3]));
+    let world = World::seeded(shards, seed, "answers in order", |settings| {
+        settings.durability = random.pick(&[Durability::Commit, Durability::Memory]);
+        settings.listeners[0].max_message_rate = if rate { 20 } else { 0 };
+        settings.listeners[0].receive_maximum = 1_000;
+        if block {
+            settings.queue.overflow = OverflowPolicy::Block;
+            settings.queue.max_messages = 2;
+        }
+    });
+    world.connect(v5("kept").lasting().receive_maximum(2)).subscribe("kept", AtLeastOnce);
+    world.connect(v5("brief").receive_maximum(1)).subscribe("brief", AtLeastOnce);
+    let client = world.connect(if random.percent(50) { v5("a") } else { v311("a") });
+    client.subscribe("own", AtLeastOnce);
+    for number in 1..=60 {
+        let topic = random.pick(&["kept", "brief", "own", "lonely"]);
+        let qos = if random.percent(20) { ExactlyOnce } else { AtLeastOnce };
+        client.send_publish(message(topic, "x").qos(qos).id(number));
+        if random.percent(10) {
+            world.run_some(random.below(20));
+        }
+    }
+    world.advance(seconds(30));
+    let answers = client.answers().into_iter().filter(|(kind, ..)| *kind != PubComp);
+    assert_eq!(answers.map(|(_, id, _)| id).collect::<Vec<_>>(), (1..=60).collect::<Vec<_>>(), "seed {seed}");
+}
+
+#[test]
+fn each_message_is_answered_once_and_in_order() {
+    for seed in 0..60 {
+        answers_in_order(seed);
+    }
 }
