@@ -33,7 +33,8 @@ fn files_of_groups_are_checked_with_the_configuration() {
     let text = format!("[addresses]\nenabled = true\n[context]\nenabled = true\ngroups = {groups:?}\n");
     let ended = run(&["config", "check", &folder.write("t.toml", &text)]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.starts_with(&format!("error: context.groups: {groups}: ")), "{}", ended.err);
+    assert!(ended.err.starts_with("error: context.groups: `group.when` is wrong: "), "{}", ended.err);
+    assert!(ended.err.contains(&format!("--> {groups}:4:8\n")), "{}", ended.err);
 }
 
 #[test]
