@@ -52,7 +52,7 @@ impl SpareRecords {
         }
     }
 
-    /// The record of a message that goes on as it came, shared.
+    /// The record of a message that is sent as it came, shared.
     pub(crate) fn share_whole(&mut self, message: &Arc<Message>, format: Format) -> Arc<Record> {
         let (message, content) = (Arc::clone(message), Content::Whole(WholeMessage::new(format)));
         let Some(mut place) = self.records.pop() else { return Arc::new(Record::new(message, content)) };

@@ -252,7 +252,7 @@ impl Steps {
         self.sql.as_ref().is_some_and(Sql::is_foreach)
     }
 
-    /// The format of payloads, where each message goes on as it came.
+    /// The format of payloads, where each message is sent as it came.
     pub(crate) fn passes_all(&self) -> Option<Format> {
         let expressions = [&self.filter, &self.topic, &self.key];
         let is_read = self.sql.is_some() || expressions.into_iter().any(Option::is_some) || self.schema.is_some();

@@ -185,8 +185,8 @@ impl Worker {
         let broker_link = BrokerLinkImage { broker: broker.clone(), image, forwards: !left.is_empty(), last_copies };
         let name = match OrchestratorMoves::of(&self.node).adopt_broker(&of, broker_link, transfer) {
             Ok(name) => name,
-            Err(error @ AdoptError::BrokerLink(BrokerLinkError::Unknown(_))) => {
-                tracing::info!(%error, node = of, "a broker of a dead orchestrator is not in the fleet: it is waited for");
+            Err(error @ AdoptError::BrokerLink(BrokerLinkError::Unknown(_) | BrokerLinkError::Last(_))) => {
+                tracing::info!(%error, node = of, "the connection of a dead orchestrator waits for a broker of the fleet");
                 return self.adopted.resuming.add(remembered, Instant::now());
             }
             Err(error) => {
@@ -434,7 +434,7 @@ mod tests {
         adopted.all[0].joined.insert(8);
         assert_eq!([7, 8, 9].map(|transfer| adopted.has(transfer)), [true, true, false]);
         adopted.forget(&[8]);
-        assert_eq!((adopted.has(7), adopted.has(8), adopted.len()), (true, false, 1), "the connection goes on");
+        assert_eq!((adopted.has(7), adopted.has(8), adopted.len()), (true, false, 1), "the connection continues");
         adopted.forget(&[7]);
         assert_eq!(adopted.len(), 0);
     }

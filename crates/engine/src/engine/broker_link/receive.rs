@@ -35,9 +35,8 @@ impl FleetCalls<'_> {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
-        let brokers = &mut self.engine.broker_links.brokers;
-        let Some(broker_link) = brokers.of_connection(key) else { return Ok(()) };
-        let Some(from) = brokers.all.get_mut(&broker_link) else { return Ok(()) };
+        let Some(broker_link) = self.engine.broker_links.brokers.of_connection(key) else { return Ok(()) };
+        let Some(from) = self.engine.broker_links.brokers.all.get_mut(&broker_link) else { return Ok(()) };
         check_room_for_members(&self.engine.handover, from, &raw)?;
         let Some(session) = self.engine.state.connections.session_of(key) else { return Ok(()) };
         let alone = self.engine.broker_links.settlement.brought.alone_in(raw.properties);

@@ -131,10 +131,11 @@ impl OrchestratorMoves<'_> {
     /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
     /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
     /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
-    /// that have not got them. A connection that is worked off already goes on, for the sessions of this transfer as well.
+    /// that have not got them. A connection that is worked off already continues, for the sessions of this transfer as well.
     ///
     /// # Errors
-    /// When the image cannot be read, or the fleet has no other broker.
+    /// When the image cannot be read, or the fleet has no other broker yet. The session is kept then for a later call
+    /// without an image, as by [`OrchestratorMoves::keep_broker_link`].
     pub fn adopt_broker_link(
         &mut self,
         now: Now,
@@ -150,6 +151,9 @@ impl OrchestratorMoves<'_> {
             return Ok(name);
         }
         self.keep_broker_link(now, of, broker_link)?;
+        if !self.engine.broker_links.brokers.has_own() {
+            return Err(BrokerLinkError::Last(name).into());
+        }
         self.engine.fleet().set_broker_link(now, &name, options)?;
         let client_id = format!("{of}-{}", broker_link.broker);
         if let Some(adopted) = self.engine.broker_links.brokers.adopted_named(&name) {

@@ -4,7 +4,7 @@ use crate::flows::contexts::Dealing;
 use crate::ids::BrokerLinkKey;
 use crate::now::Now;
 use crate::orchestrator::broker_link::RoutingPolicy;
-use crate::orchestrator::broker_link::settle::Whereto;
+use crate::orchestrator::broker_link::settle::ReassignTo;
 use crate::session::Delivery;
 
 impl Dealing<'_> {
@@ -49,7 +49,7 @@ impl Dealing<'_> {
             flow.queue_bytes = stay.iter().map(Delivery::cost).sum();
             flow.queue = stay.into_iter().collect();
         }
-        self.deal_queue(now, key, go, Whereto::Elsewhere);
+        self.deal_queue(now, key, go, ReassignTo::OtherBrokers);
         // Messages that waited behind it may be sent without a window.
         self.broker_links.brokers.open_window(now, self.state, self.layouts, key);
     }

@@ -51,7 +51,7 @@ impl Dealing<'_> {
             && let Some(session) = self.broker_links.brokers.all.get(&key).map(|broker_link| broker_link.session)
         {
             let queue = crate::orchestrator::broker_link::settle::take_queue(&mut self.state.sessions, session);
-            self.deal_queue(now, key, queue, crate::orchestrator::broker_link::settle::Whereto::Elsewhere);
+            self.deal_queue(now, key, queue, crate::orchestrator::broker_link::settle::ReassignTo::OtherBrokers);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::orchestrator::broker_link::id::MessageId;
 use crate::orchestrator::broker_link::newest::NewestBrought;
 use crate::orchestrator::broker_link::passed::is_recognised;
 use crate::orchestrator::broker_link::receive::version_of;
-use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use crate::orchestrator::broker_link::settle::{ReassignTo, keep_in_flight, leave_to_release, take_queue};
 use crate::orchestrator::broker_link::{BrokerLink, Unreturned};
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
@@ -177,7 +177,7 @@ impl BrokerLinking<'_> {
             Some(message) if wanted => {
                 let known = (&self.retaining.store, &self.broker_links.settlement.newest_brought);
                 let message = behind_newer(now, &self.state.settings, known, values, message);
-                dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere);
+                dealing!(self).redeal_one(now, key, &message, ReassignTo::OtherBrokers);
             }
             _ => self.broker_links.settlement.resends.forget(id),
         }
@@ -200,7 +200,7 @@ impl BrokerLinking<'_> {
                 self.state.journal.delete(Key::Received(stored, id));
             }
         }
-        self.take_back(now, key, Whereto::Anywhere);
+        self.take_back(now, key, ReassignTo::AnyBroker);
     }
 
     /// A broker is back. Messages that it had acknowledged before and may not have sent to other members are sent to it
@@ -221,7 +221,7 @@ impl BrokerLinking<'_> {
                     let message = delivery.message.clone();
                     delivery.message = behind_newer(now, &self.state.settings, known, &values, message);
                 }
-                dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
+                dealing!(self).reassign_one(now, key, session, &in_flight, ReassignTo::AnyBroker);
             } else {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
             }
@@ -230,7 +230,7 @@ impl BrokerLinking<'_> {
 
     /// Takes everything from a broker that is away or leaves: others get it.
     pub(crate) fn reassign(&mut self, now: Now, key: BrokerLinkKey) {
-        self.take_back(now, key, Whereto::Elsewhere);
+        self.take_back(now, key, ReassignTo::OtherBrokers);
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let wait = self.state.sessions.get(broker_link.session.0).and_then(|session| session.flow.as_ref());
         let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(broker_link.released);
@@ -243,7 +243,7 @@ impl BrokerLinking<'_> {
 
     /// Takes back a broker's messages and deals them again in the order of their entry: acknowledged and not returned,
     /// unacknowledged, and queued ones.
-    fn take_back(&mut self, now: Now, key: BrokerLinkKey, whereto: Whereto) {
+    fn take_back(&mut self, now: Now, key: BrokerLinkKey, reassign_to: ReassignTo) {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         // The version of the last accepted connection counts, not that of the next attempt.
         let (session, brings_back) = (broker_link.session, broker_link.accepted.unwrap_or(broker_link.version).is_v5());
@@ -272,7 +272,7 @@ impl BrokerLinking<'_> {
         let queue = take_queue(&mut self.state.sessions, session);
         let mut released = 0;
         for entry in under_way {
-            let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
+            let exactly_once = entry.state != State::AwaitPubAck && reassign_to == ReassignTo::OtherBrokers;
             if exactly_once && !brings_back {
                 // Without an id a second delivery could not be recognised: it waits until its broker is back.
                 keep_in_flight(&mut self.state.sessions, session, entry);
@@ -296,9 +296,9 @@ impl BrokerLinking<'_> {
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(|delivery| entered(&delivery.message)));
         for in_flight in sent {
-            dealing!(self).reassign_one(now, key, session, &in_flight, whereto);
+            dealing!(self).reassign_one(now, key, session, &in_flight, reassign_to);
         }
-        dealing!(self).deal_queue(now, key, queue, whereto);
+        dealing!(self).deal_queue(now, key, queue, reassign_to);
         self.check_gate(now);
     }
 }
@@ -314,13 +314,13 @@ impl Publishing<'_> {
 
 impl Dealing<'_> {
     /// Deals a message again that was sent to a broker.
-    pub(crate) fn redeal_one(&mut self, now: Now, key: BrokerLinkKey, message: &MessageRef, whereto: Whereto) {
-        self.redeal(now, key, &message.publication(), whereto);
+    pub(crate) fn redeal_one(&mut self, now: Now, key: BrokerLinkKey, message: &MessageRef, reassign_to: ReassignTo) {
+        self.redeal(now, key, &message.publication(), reassign_to);
         self.broker_links.brokers.put_in_its_place(self.state, message);
     }
 
     /// Deals a broker's message again. If it must go elsewhere, the same broker gets it only if there is no other.
-    fn redeal(&mut self, now: Now, key: BrokerLinkKey, publication: &Publication<'_>, whereto: Whereto) {
+    fn redeal(&mut self, now: Now, key: BrokerLinkKey, publication: &Publication<'_>, reassign_to: ReassignTo) {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         broker_link.counters.resent += 1;
         let session = broker_link.session;
@@ -328,9 +328,9 @@ impl Dealing<'_> {
             self.state.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
             return;
         }
-        let not_to = match whereto {
-            Whereto::Elsewhere => (self.links.place.shard, session.0),
-            Whereto::Anywhere => NO_MEMBER,
+        let not_to = match reassign_to {
+            ReassignTo::OtherBrokers => (self.links.place.shard, session.0),
+            ReassignTo::AnyBroker => NO_MEMBER,
         };
         let source = crate::publish::dispatch::Source {
             hops: 1,
@@ -351,7 +351,7 @@ impl Dealing<'_> {
         now: Now,
         key: BrokerLinkKey,
         queue: impl IntoIterator<Item = Delivery>,
-        whereto: Whereto,
+        reassign_to: ReassignTo,
     ) {
         let Some(session) = self.broker_links.brokers.all.get(&key).map(|broker_link| broker_link.session) else {
             return;
@@ -359,7 +359,7 @@ impl Dealing<'_> {
         for delivery in queue {
             self.state.memory.forget_queued(delivery.cost());
             let stored = self.state.sessions.get(session.0).and_then(|session| session.stored);
-            self.redeal(now, key, &delivery.message.publication(), whereto);
+            self.redeal(now, key, &delivery.message.publication(), reassign_to);
             self.state.journal.forget_stored(stored, delivery.number);
         }
     }
@@ -370,10 +370,10 @@ impl Dealing<'_> {
         key: BrokerLinkKey,
         session: SessionKey,
         in_flight: &InFlight,
-        whereto: Whereto,
+        reassign_to: ReassignTo,
     ) {
         if let Some(delivery) = &in_flight.delivery {
-            self.redeal_one(now, key, &delivery.message, whereto);
+            self.redeal_one(now, key, &delivery.message, reassign_to);
         }
         self.broker_links.brokers.forget_settled(self.state, self.layouts, session, in_flight);
     }

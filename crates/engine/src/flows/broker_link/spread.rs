@@ -3,7 +3,7 @@
 use crate::flows::contexts::Dealing;
 use crate::ids::BrokerLinkKey;
 use crate::now::{Millis, Now};
-use crate::orchestrator::broker_link::settle::{Whereto, take_front};
+use crate::orchestrator::broker_link::settle::{ReassignTo, take_front};
 
 /// Messages that are dealt again in one turn.
 const PIECE_MESSAGES: usize = 256;
@@ -26,7 +26,7 @@ impl Dealing<'_> {
         // A queue that has become empty has been sent in the meantime.
         let done = broker_link.spread.left == 0 || piece.len() < most;
         broker_link.spread.at = if done { Millis::NEVER } else { now.monotonic.plus(PIECE_PAUSE_MS) };
-        self.deal_queue(now, key, piece, Whereto::Anywhere);
+        self.deal_queue(now, key, piece, ReassignTo::AnyBroker);
         self.broker_links.brokers.open_window(now, self.state, self.layouts, key);
     }
 }

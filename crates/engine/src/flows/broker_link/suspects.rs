@@ -13,7 +13,7 @@ use crate::orchestrator::broker_link::Declined;
 use crate::orchestrator::broker_link::id::MessageId;
 use crate::orchestrator::broker_link::packet_limits::MessageLen;
 use crate::orchestrator::broker_link::quarantine::is_about_topic;
-use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use crate::orchestrator::broker_link::settle::{ReassignTo, keep_in_flight, leave_to_release, take_queue};
 use crate::orchestrator::broker_link::suspects::CLOSED_BEFORE_CARE;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Delivery, Flow, InFlight};
@@ -95,11 +95,11 @@ impl BrokerRefusals<'_> {
             match code {
                 ReasonCode::QuotaExceeded => {
                     self.0.begin_pause(now, key);
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                    self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
                 }
                 ReasonCode::PacketTooLarge => self.give_too_large_away(now, key, &in_flight),
                 _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                    self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
                 }
                 _ => self.0.state.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
             }
@@ -172,7 +172,7 @@ impl BrokerRefusals<'_> {
                 } else if self.is_denied_by(now, key, &delivery.message) {
                     self.0.state.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
                 } else {
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                    self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
                 }
             }
             self.0.broker_links.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
@@ -256,7 +256,7 @@ impl BrokerRefusals<'_> {
         let Some(delivery) = &in_flight.delivery else { return };
         let len = len_of(delivery, QoS::AtLeastOnce, now.monotonic);
         self.note_refused_length(now, key, len);
-        self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+        self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
     }
 
     /// Messages of a broker that are longer than its limit go to others.
@@ -273,14 +273,14 @@ impl BrokerRefusals<'_> {
         if flow.inflight.iter().any(is_too_large) {
             for in_flight in self.take_in_flight(key, |_, entry| is_too_large(entry)) {
                 if let Some(delivery) = &in_flight.delivery {
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                    self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
                 }
                 self.0.broker_links.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
             }
         }
         if waits {
             let queue = take_queue(&mut self.0.state.sessions, session);
-            self.0.deal_queue(now, key, queue, Whereto::Anywhere);
+            self.0.deal_queue(now, key, queue, ReassignTo::AnyBroker);
         }
     }
 }

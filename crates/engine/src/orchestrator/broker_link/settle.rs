@@ -59,11 +59,11 @@ impl Resends {
 
 /// The receivers of messages taken from a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whereto {
+pub(crate) enum ReassignTo {
     /// Another broker, if there is one.
-    Elsewhere,
+    OtherBrokers,
     /// Any broker.
-    Anywhere,
+    AnyBroker,
 }
 
 impl BrokerLinks {

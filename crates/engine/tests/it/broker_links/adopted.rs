@@ -1,8 +1,8 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    Behind, BrokerLinkError, BrokerLinkState, Brought, Continued, Durability, Engine, OrchestratorMoves,
-    PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
+    Behind, BrokerLinkError, BrokerLinkImage, BrokerLinkState, Brought, Continued, Durability, Engine,
+    OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
 
@@ -77,6 +77,31 @@ fn pending_messages_wait_for_a_broker_that_is_not_in_the_fleet() {
             assert_eq!(own.payloads(), ["1"]);
         }
     }
+}
+
+#[test]
+fn a_connection_of_a_dead_one_waits_for_an_own_broker() {
+    let dead = world();
+    let broker = dead.broker("a");
+    broker.now(|ways| ways.withholds_acknowledgements = true);
+    dead.connect(v5("publisher")).publish(message("t", "1").qos1());
+    let mut images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now));
+    let mut image = images.pop().expect("one broker");
+    let heir = world();
+    let left = heir.broker_unknown("a@dead", Ways::default());
+    let adopt = |image: &BrokerLinkImage| {
+        heir.engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).adopt_broker_link(now, "dead", image, 1, fleet::lasting())
+        })
+    };
+    assert_eq!(adopt(&image), Err(BrokerLinkError::Last("a@dead".to_owned()).into()));
+    assert_eq!(heir.broker_links(), [], "it is no broker for messages of clients");
+    let own = heir.broker("b");
+    image.image = None;
+    assert_eq!(adopt(&image).as_deref(), Ok("a@dead"));
+    heir.run();
+    assert_eq!((left.report().state, heir.owed()), (BrokerLinkState::Drained, 0));
+    assert_eq!([left.payloads(), own.payloads()].concat(), ["1"]);
 }
 
 const DEATH: u64 = 9;

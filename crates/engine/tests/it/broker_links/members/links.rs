@@ -60,8 +60,9 @@ impl Run {
                 roster = roster.with_nodes_lacking();
             }
         }
-        let number = |other| self.reaches(member, other).then(|| self.number(member, other));
-        let reached: Vec<Option<ShardId>> = (0..self.members.len()).map(number).collect();
+        let reached: Vec<Option<ShardId>> = (0..self.members.len())
+            .map(|other| self.reaches(member, other).then(|| self.number(member, other)))
+            .collect();
         for (partition, home) in PartitionId::all().zip(homes.iter().copied()) {
             if self.members[home].is_dead {
                 roster = roster.with_absent(partition);
