@@ -79,17 +79,23 @@ impl AdoptedBrokers {
 
     /// Connections of dead orchestrators that are worked off here are for all of their partitions that have come here: also
     /// before them, from another member, or after them, since a member has died before it had them. The messages at hand
-    /// are for all.
-    fn join_waiting(&mut self, node: &NodeHandle, inheriting: &Inheriting) -> Result<(), AdoptError> {
+    /// are for all. Returns whether a transfer has joined one; `join` has the engine join it.
+    fn join_waiting(
+        &mut self,
+        inheriting: &Inheriting,
+        join: impl Fn(&str, BrokerLinkImage, u64) -> Result<String, AdoptError>,
+    ) -> Result<bool, AdoptError> {
+        let mut has_joined = false;
         for Adopted { of, broker, joined, here, .. } in &mut self.all {
             for (transfer, come) in inheriting.take_waiting_for(of, broker) {
                 let broker_link = BrokerLinkImage { broker: broker.clone(), ..BrokerLinkImage::default() };
-                OrchestratorMoves::of(node).adopt_broker(of, broker_link, transfer)?;
+                join(of, broker_link, transfer)?;
                 joined.insert(transfer);
                 *here = here.with(come);
+                has_joined = true;
             }
         }
-        Ok(())
+        Ok(has_joined)
     }
 
     /// Forgets these transfers, and connections of no other one.
@@ -159,11 +165,19 @@ impl Worker {
                 self.adopt_one(&inherited, broker_link);
             }
         }
-        if let Err(error) = self.adopted.join_waiting(&self.node, &self.shared.inheriting) {
-            self.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
-        }
+        self.join_waiting();
         self.end_inheriting();
         self.remember_again();
+    }
+
+    /// Has waiting transfers join the connections that are worked off here. Returns whether one has.
+    fn join_waiting(&mut self) -> bool {
+        let moves = OrchestratorMoves::of(&self.node);
+        let join = |of: &str, broker_link, transfer| moves.adopt_broker(of, broker_link, transfer);
+        self.adopted.join_waiting(&self.shared.inheriting, join).unwrap_or_else(|error| {
+            self.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
+            true
+        })
     }
 
     fn adopt_one(&mut self, inherited: &Inherited, mut broker_link: BrokerLinkImage) {
@@ -238,6 +252,8 @@ impl Worker {
         if self.adopted.all.is_empty() && !self.shared.inheriting.is_waiting() {
             return;
         }
+        // A connection may have waited for its broker, and other partitions for the member that had it before.
+        let has_joined = self.join_waiting();
         let before = self.adopted.all.len();
         let dead = self.adopted.members();
         for mut adopted in std::mem::take(&mut self.adopted.all) {
@@ -262,7 +278,7 @@ impl Worker {
                 self.adopted.all.push(adopted);
             }
         }
-        if self.adopted.all.len() != before {
+        if has_joined || self.adopted.all.len() != before {
             self.remember_again();
         }
         self.end_inheriting();
@@ -425,6 +441,32 @@ mod tests {
             stage: SettleStage::Begun,
         };
         AdoptedBrokers { all: vec![adopted], ..AdoptedBrokers::default() }
+    }
+
+    #[test]
+    fn a_connection_that_came_late_is_for_waiting_partitions() {
+        let (mut adopted, inheriting) = (worked_off(7, partitions(&[1])), Inheriting::default());
+        let begun = |transfer, of: &str| Inherited {
+            transfer,
+            of: of.to_owned(),
+            partitions: partitions(&[2]),
+            had: partitions(&[1, 2]),
+            left: Partitions::NONE,
+            adopted: Vec::new(),
+            elsewhere: ["x".to_owned()].into(),
+            broker_links: Vec::new(),
+        };
+        inheriting.begin(&begun(8, "dead"));
+        inheriting.begin(&begun(9, "other"));
+        let mut join = || {
+            adopted.join_waiting(&inheriting, |of, broker_link, transfer| {
+                assert_eq!((of, &*broker_link.broker, transfer), ("dead", "x", 8));
+                Ok("x@dead".to_owned())
+            })
+        };
+        assert_eq!([join(), join()], [Ok(true), Ok(false)]);
+        assert_eq!([8, 9].map(|transfer| adopted.has(transfer)), [true, false]);
+        assert_eq!(adopted.to_remember()[0].here, [1, 2], "a restart continues for all of them");
     }
 
     #[test]

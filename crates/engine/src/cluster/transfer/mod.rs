@@ -393,14 +393,16 @@ impl Sessions {
     }
 
     /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home, or will
-    /// have one when they reach that.
-    pub(crate) fn has_left(&self, transfers: &Transfers, key: SessionKey, dealer: ShardId) -> bool {
-        if transfers.leaving.is_empty() {
+    /// have one when they reach that. `left` are the partitions whose sessions stay here only while brokers bring messages for
+    /// them: an earlier life of this process may have given out their images.
+    pub(crate) fn has_left(&self, transfers: &Transfers, left: Partitions, key: SessionKey, dealer: ShardId) -> bool {
+        if transfers.leaving.is_empty() && left.is_empty() {
             return false;
         }
         let Some(session) = self.get(key.0) else { return false };
-        let leaving = transfers.leaving.get(&partition_of(session.tenant, &session.client_id));
-        leaving.is_some_and(|leaving| leaving.is_given || !leaving.uncut.has(dealer))
+        let partition = partition_of(session.tenant, &session.client_id);
+        let leaving = transfers.leaving.get(&partition);
+        leaving.map_or(left.has(partition), |leaving| leaving.is_given || !leaving.uncut.has(dealer))
     }
 }
 

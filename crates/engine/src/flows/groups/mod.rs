@@ -212,7 +212,8 @@ impl Dealing<'_> {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let wanted = Wanted::of(publication);
-        let is_of_transfer = !of_fleet && !self.state.transfers.are_none();
+        let left = self.state.departures.left;
+        let is_of_transfer = !of_fleet && !(self.state.transfers.are_none() && left.is_empty());
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
@@ -226,7 +227,7 @@ impl Dealing<'_> {
             // A session that has ended keeps its seat until it is removed.
             let has_left = || {
                 state.sessions.get(session.0).is_none()
-                    || is_of_transfer && state.sessions.has_left(&state.transfers, session, here)
+                    || is_of_transfer && state.sessions.has_left(&state.transfers, left, session, here)
             };
             member.receiver.0 == here && has_left()
         };

@@ -179,7 +179,8 @@ impl Dealing<'_> {
         }
         // A member that leaves for another node has a seat there by now.
         let is_of_transfer = !self.state.transfers.are_none();
-        let has_left = is_of_transfer && self.state.sessions.has_left(&self.state.transfers, session, from);
+        let left = self.state.departures.left;
+        let has_left = self.state.sessions.has_left(&self.state.transfers, left, session, from);
         let stays = seated && !has_left;
         let wants = stays && (insists || self.state.takes_dealt(session, publication));
         self.state.transfers.dealer = Some(from);

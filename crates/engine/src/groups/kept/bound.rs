@@ -37,7 +37,8 @@ impl Groups {
         client: u64,
     ) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != place.shard || !state.sessions.has_left(&state.transfers, SessionKey(*session), *shard)
+            *shard != place.shard
+                || !state.sessions.has_left(&state.transfers, state.departures.left, SessionKey(*session), *shard)
         };
         self.places_of_client(key, client).find(stays).map(|(place, _)| place)
     }

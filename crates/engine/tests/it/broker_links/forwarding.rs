@@ -308,6 +308,31 @@ fn messages_kept_back_for_a_group_that_does_not_come_end() {
     member.expect_nothing();
 }
 
+/// The new home has died, and this one, which has restarted, fetches the partition: it replaces the copy here.
+#[test]
+fn a_group_gives_nothing_to_a_copy_of_a_session_that_left() {
+    let [carried] = with_ids(["1"]);
+    let (world, broker, member, _) = with_group();
+    member.disconnect();
+    let images = world.leave("member");
+    world.crash(Crash::now(1));
+    let roster = || Roster::alone(ShardPosition::ALONE).with_values_only().with_moves(MOVE, &[]);
+    let absent = roster().with_absent(partition_of(TenantId::DEFAULT, "member"));
+    world.engine(0, |engine, now| {
+        OrchestratorMoves::of(engine).resume_forwarding(MOVE, partitions_of("member"));
+        engine.cluster().set_roster(now, absent);
+    });
+    world.run();
+    broker.carry(&carried);
+    world.run();
+    assert_eq!(world.gauges().kept_deals, 1);
+    world.come("member", &images);
+    world.engine(0, |engine, now| engine.cluster().set_roster(now, roster()));
+    world.run();
+    world.connect(v5("member").lasting()).expect_publish("t", "1");
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
 /// A group with two members. One of them had left and does not come back. `carried` came before the decision.
 fn with_refused_member(carried: &[Carried]) -> (World, Broker, impl Fn() -> u64 + use<>) {
     let (world, broker, member, _) = with_group();
