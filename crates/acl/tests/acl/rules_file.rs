@@ -194,3 +194,24 @@ fn every_problem_is_named_not_only_the_first() {
     let text = error("[[rule]]\nallow = 1\n[[rule]]\nallow = true\ntopics = ['a#']\n");
     assert_eq!(text.lines().count(), 3, "{text}");
 }
+
+#[test]
+fn a_wrong_value_of_any_key_refuses_the_whole_file() {
+    let lists = ["users", "clients", "listeners", "tenants", "certificate", "actions", "attributes.role"];
+    let wrong = ["1", "1.5", "true", "''", "[]", "['']", "['a', 1]", "[['a']]", "{ a = 'b' }", "2026-01-02", "['a*b']"];
+    let mut lines: Vec<String> = lists.iter().flat_map(|key| wrong.map(|value| format!("{key} = {value}"))).collect();
+    lines.extend(["'true'", "1", "[]", "['true']", "{}"].map(|value| format!("anonymous = {value}")));
+    lines.extend(["'x'", "1", "[true]", "{}"].map(|value| format!("retain = {value}")));
+    lines.extend(["3", "-1", "'1'", "1.0", "[]", "[0, 3]", "[[0]]", "{}"].map(|value| format!("qos = {value}")));
+    lines.extend(["'a'", "[]", "{}", "{ '' = 1 }", "[{ a = 'b' }]"].map(|value| format!("attributes = {value}")));
+    lines.extend(["allow = true", "effect = 'allow'", "Users = 'a'", "users.name = 'a'"].map(str::to_owned));
+    for line in lines {
+        // A restriction without its condition, or without its denial, would leave more allowed than is written.
+        let denial = format!("[[rule]]\nallow = false\ntopics = 'secret/#'\n{line}\n");
+        let all = "[[rule]]\nallow = true\ntopics = '#'\n";
+        for text in [format!("{denial}{all}"), format!("{all}{denial}")] {
+            let refused = RulesBuilder::new().rules_file("rules.toml", text.as_bytes());
+            assert!(refused.is_err(), "{line}");
+        }
+    }
+}

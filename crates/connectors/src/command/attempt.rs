@@ -1,11 +1,12 @@
 //! `tidegate hub try`: what each step of a pipeline makes of a message.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tidegate_hub::{Message, Record, Steps, TopicFilterBuf, TopicNameBuf};
@@ -66,47 +67,53 @@ fn now() -> u64 {
 /// Why `--message` is not a message.
 #[derive(Debug, thiserror::Error)]
 enum MessageError {
-    #[error(r#"--message is not JSON: {0}; write it as {{"topic": "plant/a/temp", "payload": {{"temp": 31.5}}}}"#)]
+    #[error(r#"--message is wrong: {0}; write it as {{"topic": "plant/a/temp", "payload": {{"temp": 31.5}}}}"#)]
     Json(#[from] serde_json::Error),
-    #[error(r#"--message has no `topic`; write it as {{"topic": "plant/a/temp", "payload": {{"temp": 31.5}}}}"#)]
-    NoTopic,
     #[error("the topic `{topic}`: {source}")]
     Topic { topic: String, source: TopicError },
     #[error("`qos` is 0, 1 or 2")]
     QoS,
-    #[error("--message has no field `{field}`; its fields are: {}", FIELDS.join(", "))]
-    Field { field: String },
 }
 
-/// The fields of a message as a person writes it.
-const FIELDS: [&str; 7] = ["topic", "payload", "clientid", "qos", "retain", "timestamp", "user_properties"];
-
 /// A message as a person writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    topic: String,
+    #[serde(default)]
+    payload: Value,
+    clientid: Option<String>,
+    #[serde(default)]
+    qos: u8,
+    #[serde(default)]
+    retain: bool,
+    timestamp: Option<u64>,
+    #[serde(default)]
+    user_properties: BTreeMap<String, String>,
+}
+
+/// Reads a message.
 fn read(text: &str) -> Result<Message, MessageError> {
-    let value: Value = serde_json::from_str(text)?;
-    let topic = value.get("topic").and_then(Value::as_str).ok_or(MessageError::NoTopic)?;
-    TopicNameBuf::new(topic).map_err(|source| MessageError::Topic { topic: topic.to_owned(), source })?;
-    let other =
-        value.as_object().into_iter().flat_map(serde_json::Map::keys).find(|key| !FIELDS.contains(&key.as_str()));
-    if let Some(field) = other {
-        return Err(MessageError::Field { field: field.clone() });
+    let Written { topic, payload, clientid, qos, retain, timestamp, user_properties } = serde_json::from_str(text)?;
+    if let Err(source) = TopicNameBuf::new(topic.as_str()) {
+        return Err(MessageError::Topic { topic, source });
     }
-    let payload = match value.get("payload") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(text)) => text.clone().into_bytes(),
-        Some(other) => other.to_string().into_bytes(),
+    if qos > 2 {
+        return Err(MessageError::QoS);
+    }
+    let payload = match payload {
+        Value::Null => Vec::new(),
+        Value::String(text) => text.into_bytes(),
+        other => other.to_string().into_bytes(),
     };
-    let properties = value.get("user_properties").and_then(Value::as_object);
-    let pair = |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
-    let qos = value.get("qos").and_then(Value::as_u64).unwrap_or_default();
     Ok(Message {
         id: "try".to_owned(),
-        topic: topic.to_owned(),
-        client_id: value.get("clientid").and_then(Value::as_str).map(str::to_owned),
-        qos: u8::try_from(qos).ok().filter(|qos| *qos <= 2).ok_or(MessageError::QoS)?,
-        retain: value.get("retain").and_then(Value::as_bool).unwrap_or_default(),
-        timestamp: value.get("timestamp").and_then(Value::as_u64).unwrap_or_else(now),
-        user_properties: properties.into_iter().flatten().map(pair).collect(),
+        topic,
+        client_id: clientid,
+        qos,
+        retain,
+        timestamp: timestamp.unwrap_or_else(now),
+        user_properties: user_properties.into_iter().collect(),
         payload,
         ..Message::default()
     })
@@ -264,10 +271,31 @@ mod tests {
     #[test]
     fn a_wrong_field_or_pipeline_is_named() {
         let error = read(r#"{"topic":"t","client_id":"pump"}"#).unwrap_err().to_string();
-        assert!(error.contains("no field `client_id`; its fields are: topic, payload, clientid"), "{error}");
+        assert!(error.contains("unknown field `client_id`, expected one of `topic`, `payload`, `clientid`"), "{error}");
         let pipelines = [Pipeline { name: "hot".into(), ..Pipeline::default() }];
         assert_eq!(nothing_to_try(Some("cold"), &pipelines), "has no pipeline `cold`; it has: hot");
         assert_eq!(nothing_to_try(None, &[]), "has no [[pipeline]]");
+    }
+
+    #[test]
+    fn a_field_of_the_wrong_type_is_no_default() {
+        for field in [
+            r#""qos":"1""#,
+            r#""qos":-1"#,
+            r#""qos":300"#,
+            r#""retain":"yes""#,
+            r#""clientid":7"#,
+            r#""timestamp":"now""#,
+            r#""user_properties":["a"]"#,
+            r#""user_properties":{"a":1}"#,
+            r#""topic":"t2""#,
+        ] {
+            assert!(matches!(read(&format!(r#"{{"topic":"t",{field}}}"#)), Err(MessageError::Json(_))), "{field}");
+        }
+        let all = r#"{"topic":"t","payload":null,"clientid":null,"qos":2,"retain":true,"timestamp":5,"user_properties":{"a":"b"}}"#;
+        let message = read(all).unwrap();
+        assert_eq!((message.qos, message.retain, message.timestamp), (2, true, 5));
+        assert_eq!(message.user_properties, [("a".to_owned(), "b".to_owned())]);
     }
 
     #[test]

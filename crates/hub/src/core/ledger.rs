@@ -351,6 +351,42 @@ mod tests {
         ledger.add(NewEntry { token: Some(number), pending: 1, left_out: false, message, record_bytes: 0 })
     }
 
+    fn arrive(ledger: &mut Ledger<u64>, number: u64, token: u64) -> Arrival<u64> {
+        let message = Message { id: number.to_string(), lasting_id: true, ..Message::default() };
+        ledger.arrive(&message, &mut Some(token))
+    }
+
+    fn tokens(confirmed: Confirmed<u64>) -> Vec<u64> {
+        let Confirmed::Done { tokens, .. } = confirmed else { panic!("it waits") };
+        tokens.into_iter().collect()
+    }
+
+    #[test]
+    fn ids_with_one_hash_stay_apart() {
+        let mut ledger = Ledger::default();
+        let (first, second) = (add(&mut ledger, 1), add(&mut ledger, 2));
+        // The second one as if its id had the hash of the first, before and behind it.
+        let hash = ledger.hasher.hash_one("1");
+        ledger.by_id.insert_unique(hash, Known { hash, number: second }, |known| known.hash);
+        ledger.by_id.insert_unique(hash, Known { hash, number: 99 }, |known| known.hash);
+        assert_eq!(arrive(&mut ledger, 1, 11), Arrival::Known);
+        assert_eq!(arrive(&mut ledger, 3, 13), Arrival::New);
+        assert_eq!(tokens(ledger.confirm(first)), [1, 11]);
+        assert_eq!(arrive(&mut ledger, 1, 21), Arrival::New, "its entry has gone, and no other counts as it");
+        assert_eq!(arrive(&mut ledger, 2, 12), Arrival::Known);
+        assert_eq!(tokens(ledger.confirm(second)), [2, 12]);
+    }
+
+    #[test]
+    fn an_entry_that_goes_leaves_the_other_of_its_id() {
+        let mut ledger = Ledger::default();
+        let (first, second) = (add(&mut ledger, 7), add(&mut ledger, 7));
+        assert_eq!(tokens(ledger.confirm(first)), [7]);
+        assert_eq!(arrive(&mut ledger, 7, 17), Arrival::Known);
+        assert_eq!(tokens(ledger.confirm(second)), [7, 17]);
+        assert_eq!((arrive(&mut ledger, 7, 27), ledger.by_id.len()), (Arrival::New, 0));
+    }
+
     #[test]
     fn a_message_that_stays_holds_no_places_of_others() {
         let mut ledger = Ledger::default();

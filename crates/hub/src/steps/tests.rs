@@ -51,6 +51,18 @@ fn messages_pass_as_they_came_without_any_step() {
 }
 
 #[test]
+fn a_passed_message_has_the_record_that_steps_make() {
+    for format in [Format::Json, Format::Cbor, Format::MessagePack, Format::Raw] {
+        let steps = Steps::new(&StepSettings { format, ..StepSettings::default() }).unwrap();
+        for payload in [&b""[..], b"{\"a\": 1}", b"\xff\x00 of no format"] {
+            let message = Arc::new(Message { payload: payload.to_vec(), ..Message::clone(&message("t", &json!(0))) });
+            let passed = Records::one(Record::new(Arc::clone(&message), Content::Whole(WholeMessage::new(format))));
+            assert_eq!((steps.passes_all(), steps.run(&message, 0).unwrap()), (Some(format), passed));
+        }
+    }
+}
+
+#[test]
 fn the_statement_of_the_contract_gives_its_row() {
     let sql = "SELECT payload.temp AS temp, topic, clientid FROM 'plant/+/temp' WHERE payload.temp > 30";
     let row = |topic, temp: f64| select(sql, topic, &json!({ "temp": temp })).unwrap();
