@@ -138,7 +138,7 @@ fn pub_acks_leave_in_their_turn_behind_many_receivers() {
     assert!(written_first(&mut engine).contains(&publisher), "its answers stand in line");
 }
 
-/// Messages of one client to several kinds of topics, of which its quota or full queues may hold some back.
+/// Messages of one client to several kinds of topics. Its quota or full queues may hold some back.
 fn answers_in_order(seed: u64) {
     let mut random = Random::salted(seed, 7);
     let (rate, block, shards) = (random.percent(40), random.percent(40), random.pick(&[1, 1, 3]));
