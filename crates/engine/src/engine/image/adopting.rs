@@ -17,7 +17,7 @@ use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
-use crate::orchestrator::broker_link::adopted::{Adopted, Awaiting};
+use crate::orchestrator::broker_link::adopted::{Adopted, Awaiting, has_active};
 use crate::orchestrator::broker_link::former::is_of_dead;
 use crate::settings::broker_links::{BrokerLinkError, BrokerLinkOptions};
 
@@ -131,7 +131,7 @@ impl OrchestratorMoves<'_> {
     /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
     /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
     /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
-    /// that have not got them. A connection that is worked off already goes on, for the sessions of this transfer as well.
+    /// that have not got them. A connection that is worked off already continues, for the sessions of this transfer as well.
     ///
     /// # Errors
     /// When the image cannot be read, or the fleet has no other broker yet. The session is kept then for a later call
@@ -151,7 +151,7 @@ impl OrchestratorMoves<'_> {
             return Ok(name);
         }
         self.keep_broker_link(now, of, broker_link)?;
-        if !self.engine.broker_links.brokers.has_own() {
+        if !has_active(&self.engine.broker_links.brokers.all) {
             return Err(BrokerLinkError::Last(name).into());
         }
         self.engine.fleet().set_broker_link(now, &name, options)?;
