@@ -162,29 +162,14 @@ impl Worker {
             inherited.elsewhere.extend(worked_off.iter().cloned());
             self.shared.inheriting.begin(&inherited);
             for broker_link in std::mem::take(&mut inherited.broker_links) {
-                self.adopt_one(&inherited, broker_link);
+                // It may be worked off, and in the store still: then the orchestrator whose it was is connected itself.
+                let Some(remembered) = to_work_off(&inherited, &broker_link.broker) else { continue };
+                self.work_off(remembered, inherited.transfer, broker_link.image, broker_link.last_copies);
             }
         }
-        self.join_waiting();
+        join_waiting(self);
         self.end_inheriting();
         self.remember_again();
-    }
-
-    /// Has waiting transfers join the connections that are worked off here. Returns whether one has.
-    fn join_waiting(&mut self) -> bool {
-        let moves = OrchestratorMoves::of(&self.node);
-        let join = |of: &str, broker_link, transfer| moves.adopt_broker(of, broker_link, transfer);
-        self.adopted.join_waiting(&self.shared.inheriting, join).unwrap_or_else(|error| {
-            self.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
-            true
-        })
-    }
-
-    fn adopt_one(&mut self, inherited: &Inherited, mut broker_link: BrokerLinkImage) {
-        // It may be worked off, and in the store still: then the orchestrator whose it was is connected itself.
-        let Some(remembered) = to_work_off(inherited, &broker_link.broker) else { return };
-        broker_link.broker.clone_from(&remembered.broker);
-        self.work_off(remembered, inherited.transfer, broker_link.image, broker_link.last_copies);
     }
 
     pub(super) fn work_off(
@@ -253,7 +238,7 @@ impl Worker {
             return;
         }
         // A connection may have waited for its broker, and other partitions for the member that had it before.
-        let has_joined = self.join_waiting();
+        let has_joined = join_waiting(self);
         let before = self.adopted.all.len();
         let dead = self.adopted.members();
         for mut adopted in std::mem::take(&mut self.adopted.all) {
@@ -284,6 +269,16 @@ impl Worker {
         self.end_inheriting();
         self.note_adopted_brokers();
     }
+}
+
+/// Has waiting transfers join the connections that are worked off here. Returns whether one has.
+fn join_waiting(worker: &mut Worker) -> bool {
+    let moves = OrchestratorMoves::of(&worker.node);
+    let join = |of: &str, broker_link, transfer| moves.adopt_broker(of, broker_link, transfer);
+    worker.adopted.join_waiting(&worker.shared.inheriting, join).unwrap_or_else(|error| {
+        worker.complain(&error, "messages for partitions of a dead orchestrator are delivered out of order");
+        true
+    })
 }
 
 /// The connection of a dead orchestrator, which may have worked it off for another one; `None` if that one had all of it.

@@ -17,7 +17,7 @@ use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
-use crate::orchestrator::broker_link::adopted::{Adopted, Awaiting};
+use crate::orchestrator::broker_link::adopted::{Adopted, Awaiting, has_active};
 use crate::orchestrator::broker_link::former::is_of_dead;
 use crate::settings::broker_links::{BrokerLinkError, BrokerLinkOptions};
 
@@ -151,7 +151,7 @@ impl OrchestratorMoves<'_> {
             return Ok(name);
         }
         self.keep_broker_link(now, of, broker_link)?;
-        if !self.engine.broker_links.brokers.has_own() {
+        if !has_active(&self.engine.broker_links.brokers.all) {
             return Err(BrokerLinkError::Last(name).into());
         }
         self.engine.fleet().set_broker_link(now, &name, options)?;

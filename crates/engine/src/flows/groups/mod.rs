@@ -213,7 +213,7 @@ impl Dealing<'_> {
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let wanted = Wanted::of(publication);
         let left = self.state.departures.left;
-        let is_of_transfer = !of_fleet && !(self.state.transfers.are_none() && left.is_empty());
+        let is_of_transfer = !(of_fleet || self.state.transfers.are_none() && left.is_empty());
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {

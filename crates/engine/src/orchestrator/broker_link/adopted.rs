@@ -66,6 +66,11 @@ impl Brokers {
     }
 }
 
+/// Whether there is a broker that gets messages of clients.
+pub(crate) fn has_active(all: &BTreeMap<BrokerLinkKey, BrokerLink>) -> bool {
+    all.values().any(|broker_link| broker_link.draining.is_none())
+}
+
 /// The connections to a broker: that of this process, and connections of dead orchestrators.
 pub(crate) fn links_to(all: &BTreeMap<BrokerLinkKey, BrokerLink>, broker: &str) -> Vec<BrokerLinkKey> {
     let is_of = |name: &str| name == broker || name.rsplit_once('@').is_some_and(|(of, _)| of == broker);

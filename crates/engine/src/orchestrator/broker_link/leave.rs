@@ -17,11 +17,6 @@ impl Brokers {
             .any(|(other, it)| *other != key && it.draining.is_none() && (it.accepted.is_some() || !needs_limit))
     }
 
-    /// Whether there is a broker that gets messages of clients.
-    pub(crate) fn has_own(&self) -> bool {
-        self.all.values().any(|it| it.draining.is_none())
-    }
-
     /// A DISCONNECT to a broker; for good, it need not keep the session.
     pub(crate) fn say_goodbye(&mut self, state: &mut ShardState, key: ConnectionKey, for_good: bool) {
         let Some(connection) = state.connections.get(key) else { return };
