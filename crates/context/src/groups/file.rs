@@ -162,4 +162,31 @@ mod tests {
         assert!(error("wenn = 'true'").contains("unknown key `group.wenn`\n  --> g.toml:4:1"));
         assert!(read_groups(&FileText::new("g.toml", "definer = 'gd'")).is_err());
     }
+
+    #[test]
+    fn a_wrong_group_refuses_the_whole_file() {
+        for rest in [
+            "when = 1",
+            "when = ''",
+            "circle = 'x'",
+            "circle = { latitude = 1, longitude = 1 }",
+            "circle = { latitude = 1, longitude = 1, radius_m = inf }",
+            "circle = { latitude = 1, longitude = 1, radius_m = 5, margin_m = nan }",
+            "circle = { latitude = 1, longitude = 1, radius_m = 5, margin = 1 }",
+            "polygon = [[0, 0], [1, 1], [0]]",
+            "polygon = [[0, 0], [1, 1], [0, 1, 2]]",
+            "polygon = [[0, 0], [1, 1], 'x']",
+            "polygon = { a = 1 }",
+            "threshold = { field = '', above = 1 }",
+            "threshold = { field = 'x' }",
+            "threshold = { field = 'x', above = '1' }",
+            "threshold = { field = 'x', above = 1, below = nan }",
+            "when = 'true'\nname = 'h'",
+            "when = 'true'\n[position]\nlatitude = 'lat'",
+            "when = 'true'\n[position]\nlatitude = 'lat'\nlongitude = ''",
+        ] {
+            let right = "\n[[group]]\nname = 'all'\nwhen = 'true'";
+            assert!(!error(&format!("{rest}{right}")).is_empty());
+        }
+    }
 }
