@@ -18,11 +18,11 @@ fn asked(cluster: &Cluster, at: usize, command: &[&str], code: i32) -> Value {
 }
 
 /// Does something at a node.
-fn done(cluster: &Cluster, at: usize, command: &[&str], code: i32) -> String {
+fn done(cluster: &Cluster, at: usize, command: &[&str], codes: &[i32]) -> String {
     let mut arguments = command.to_vec();
     arguments.extend(["--admin", cluster.node(at).address("admin=")]);
     let ended = run(&arguments);
-    assert_eq!(ended.code, Some(code), "{command:?}: {} {}", ended.out, ended.err);
+    assert!(ended.code.is_some_and(|code| codes.contains(&code)), "{command:?}: {} {}", ended.out, ended.err);
     ended.out + &ended.err
 }
 
@@ -42,7 +42,7 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     let clients = asked(&cluster, A, &["clients", "device"], 0);
     assert_eq!((&clients["clients"][0]["client"], &clients["clients"][0]["node"]), (&id.as_str().into(), &"c".into()));
     assert_eq!((&clients["unreachable"], &clients["more"]), (&Value::Array(Vec::new()), &false.into()), "{clients}");
-    let added = done(&cluster, A, &["ban", "add", "client", &id], 0);
+    let added = done(&cluster, A, &["ban", "add", "client", &id], &[0]);
     assert!(added.contains("connections closed: 1"), "{added}");
     // Its messages, and the end.
     device.read_to_end(&mut Vec::new()).unwrap();
@@ -51,7 +51,7 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     let story = asked(&cluster, A, &["why", "client", &id], 0);
     let events = story["events"].as_array().unwrap();
     assert!(events.iter().any(|event| event["kind"] == "connected" && event["node"] == "c"), "{story}");
-    let reloaded = done(&cluster, A, &["reload"], 0);
+    let reloaded = done(&cluster, A, &["reload"], &[0]);
     assert!(["node a: ", "node b: ", "node c: "].iter().all(|node| reloaded.contains(node)), "{reloaded}");
 
     let dead = cluster.nodes[C].take().unwrap();
@@ -68,9 +68,9 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     let totals: Value = serde_json::from_str(&totals).unwrap();
     assert_eq!((&totals["nodes"][1]["node"], &totals["unreachable"][0]), (&"b".into(), &"c".into()), "{totals}");
 
-    // Changes made while it is away are in force when it is back.
-    done(&cluster, A, &["ban", "remove", "client", &id], 3);
-    done(&cluster, B, &["ban", "add", "client", "other"], 3);
+    // Changes made while it is away are in force when it is back. The first answers name it, until others are in its place.
+    done(&cluster, A, &["ban", "remove", "client", &id], &[3, 0]);
+    done(&cluster, B, &["ban", "add", "client", "other"], &[3, 0]);
     // A node that starts while others take its place ends.
     cluster.wait_even();
     cluster.run(C);
