@@ -150,7 +150,7 @@ impl<'a> Keys<'a> {
         Some(list)
     }
 
-    /// A value of a form of its own, which `expected` names.
+    /// Converts the value of a key by `read`. Where `read` gives `None`, the finding says that the value must be `expected`.
     pub fn value<T>(&mut self, key: &str, expected: &str, read: impl FnOnce(&DeValue<'_>) -> Option<T>) -> Option<T> {
         self.read(key, expected, |value, _| read(value))
     }

@@ -89,7 +89,7 @@ impl Kept {
 
 /// The books of users.
 pub(super) enum Users {
-    /// There are none.
+    /// No book of users exists.
     Absent,
     /// The usage of each user goes into them.
     Counted(Kept),

@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn a_home_that_dies_early_changes_no_division() {
-        // `c` died at 10, and `a` has its half. `b` got the other half, and died at 12 with a partition of its own.
+        // Node `c` died in epoch 10: `a` got half of its partitions, `b` the others. `b` died in epoch 12, with these and one
+        // further partition.
         let homes = [
             (1, home("a", 10, &[])),
             (2, home("a", 12, &[("b", 10), ("c", 5)])),

@@ -45,15 +45,20 @@ fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     heir.engine(0, |engine, now| engine.fleet().remove_broker_link(now, "a@dead", false)).expect("it owes nothing");
 }
 
+/// The connection of an orchestrator to broker `a`, which has not acknowledged one message.
+fn image_with_a_pending_message() -> BrokerLinkImage {
+    let dead = world();
+    let broker = dead.broker("a");
+    broker.now(|ways| ways.withholds_acknowledgements = true);
+    dead.connect(v5("publisher")).publish(message("t", "1").qos1());
+    let mut images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now));
+    images.pop().expect("one broker")
+}
+
 #[test]
 fn pending_messages_wait_for_a_broker_that_is_not_in_the_fleet() {
     for is_named in [true, false] {
-        let dead = world();
-        let broker = dead.broker("a");
-        broker.now(|ways| ways.withholds_acknowledgements = true);
-        dead.connect(v5("publisher")).publish(message("t", "1").qos1());
-        let mut images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now));
-        let mut image = images.pop().expect("one broker");
+        let mut image = image_with_a_pending_message();
         let heir = world();
         let own = heir.broker("b");
         heir.engine(0, |engine, now| {
@@ -81,12 +86,7 @@ fn pending_messages_wait_for_a_broker_that_is_not_in_the_fleet() {
 
 #[test]
 fn a_connection_of_a_dead_one_waits_for_an_own_broker() {
-    let dead = world();
-    let broker = dead.broker("a");
-    broker.now(|ways| ways.withholds_acknowledgements = true);
-    dead.connect(v5("publisher")).publish(message("t", "1").qos1());
-    let mut images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).broker_link_images(now));
-    let mut image = images.pop().expect("one broker");
+    let mut image = image_with_a_pending_message();
     let heir = world();
     let left = heir.broker_unknown("a@dead", Ways::default());
     let adopt = |image: &BrokerLinkImage| {
