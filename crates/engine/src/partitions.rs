@@ -103,7 +103,13 @@ impl Partitions {
 
     /// The partitions that match `wanted`.
     pub(crate) fn that(wanted: impl Fn(PartitionId) -> bool) -> Self {
-        PartitionId::all().filter(|partition| wanted(*partition)).collect()
+        let mut all = Self::NONE;
+        for number in 0..PARTITIONS {
+            if wanted(PartitionId(number)) {
+                all.add(PartitionId(number));
+            }
+        }
+        all
     }
 
     /// The partitions of this set that match `wanted`.

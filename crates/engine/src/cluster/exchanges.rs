@@ -67,10 +67,10 @@ impl Exchanges {
 
     /// A roster is in force.
     pub(crate) fn set_roster(&mut self, place: ShardPosition, roster: &Roster) {
-        let served = |partition| !roster.misses(partition);
-        self.here = Partitions::that(|it| served(it) && roster.home_of(it) == place.shard);
-        self.of_process = Partitions::that(|it| served(it) && roster.is_own(roster.home_of(it)));
-        self.forgotten = self.forgotten.among(Partitions::that(|it| roster.home_of(it) == place.shard));
+        let (at_home, missed) = (roster.at_home(place.shard), roster.missed_partitions());
+        self.here = at_home.without(missed);
+        self.of_process = Partitions::that(|it| roster.is_own(roster.home_of(it))).without(missed);
+        self.forgotten = self.forgotten.among(at_home);
     }
 
     /// The sessions of these partitions are here, before others are notified.

@@ -196,32 +196,31 @@ impl Dealers {
         self.at_others = Partitions::that(|it| !new.is_own(new.home_of(it)) && !new.lacks_home(it));
         for partition in PartitionId::all() {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
-            let one = Partitions::of(partition);
             let mut next = dealer;
             if new.is_substitute_for(partition) && new.misses(partition) && new.has(dealer) {
                 // The home that is gone did not deal for this shard yet: the present dealer continues until there is another
                 // home.
             } else if new.is_substitute_for(partition) {
                 next = home;
-                self.open = self.open.with(one);
+                self.open.add(partition);
                 if !new.misses(partition) {
-                    self.unready = self.unready.without(one);
+                    self.unready.remove(partition);
                 } else if !new.has(dealer) {
-                    self.unready = self.unready.with(one);
+                    self.unready.add(partition);
                 }
             } else if self.open.has(partition) || home == dealer {
                 // It changes when the home is ready, or not at all.
             } else if !new.has(dealer) {
                 next = home;
-                self.unready = self.unready.with(one);
+                self.unready.add(partition);
             } else if new.is_own(dealer) && !old.has(home) && !old.is_substitute_for(partition) {
                 // This process was alone.
-                self.open = self.open.with(one);
+                self.open.add(partition);
             }
             self.set_dealer(new, partition, next);
             if taken.has(partition) && !new.is_substitute_for(partition) {
                 // Its new home may still be sending its subscriptions.
-                self.unready = self.unready.with(one);
+                self.unready.add(partition);
             }
         }
     }
@@ -250,8 +249,7 @@ impl Groups {
         for peer in links.roster.peers().without(old.peers()) {
             self.dealers.forget(peer);
         }
-        let was_missed = |partition| old.misses(partition) || decided.has(partition);
-        let taken = Partitions::that(|partition| was_missed(partition) && !links.roster.misses(partition));
+        let taken = old.missed_partitions().with(decided).without(links.roster.missed_partitions());
         self.dealers.follow(old, &links.roster, taken);
         for shard in links.roster.others() {
             let partitions = links.roster.at_home(shard);
