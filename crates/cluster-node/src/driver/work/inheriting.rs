@@ -11,6 +11,7 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 use super::brokers::BACK_LIMIT;
 use super::piece_steps::{PieceSteps, deliver_by};
 use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
+use super::resuming::NAMED_LIMIT;
 use crate::driver::restore::Inherited;
 use crate::driver::sets::both;
 
@@ -165,6 +166,7 @@ impl Inheriting {
         self.note_living(lives);
         let mut state = self.state();
         state.streams.retain(|(from, ..), _| lives.contains_key(from));
+        state.forget_missing_brokers(Instant::now(), || OrchestratorMoves::of(node).broker_names());
         for transfer in state.transfers.values_mut().filter(|transfer| lives.contains_key(&transfer.of)) {
             transfer.back_since.get_or_insert_with(Instant::now);
         }
@@ -243,6 +245,20 @@ impl Inheriting {
 }
 
 impl InheritingState {
+    /// A broker that was taken out of the fleet brings nothing: the member that works off its connection ends that without
+    /// a last piece. Before the first broker is named, none is missing.
+    fn forget_missing_brokers(&mut self, now: Instant, brokers: impl FnOnce() -> BTreeSet<String>) {
+        let is_long = |it: &Transfer| now.saturating_duration_since(it.since) >= NAMED_LIMIT;
+        let mut waiting = self.transfers.values_mut().filter(|it| is_long(it) && !it.elsewhere.is_empty()).peekable();
+        if waiting.peek().is_none() {
+            return;
+        }
+        let brokers = brokers();
+        for transfer in waiting.filter(|_| !brokers.is_empty()) {
+            transfer.elsewhere.retain(|broker| brokers.contains(broker));
+        }
+    }
+
     fn resume(
         &mut self,
         steps: &impl PieceSteps,
@@ -337,6 +353,21 @@ mod tests {
         assert_eq!(inheriting.take_waiting_for("b", "x"), []);
         assert_eq!(inheriting.take_waiting_for("b", "y"), both);
         assert_eq!(inheriting.take_waiting_for("c", "y"), [(3, partitions(&[3]))]);
+    }
+
+    #[test]
+    fn transfers_wait_for_no_broker_that_left_the_fleet() {
+        let mut state = InheritingState::default();
+        let elsewhere = ["x".to_owned(), "y".to_owned()].into();
+        state.transfers.insert(1, Transfer::new("b", partitions(&[1]), elsewhere, false));
+        let (soon, late) = (Instant::now(), Instant::now() + NAMED_LIMIT);
+        let mut left = |now, fleet: &[&str]| {
+            state.forget_missing_brokers(now, || fleet.iter().map(|it| (*it).to_owned()).collect());
+            state.transfers[&1].elsewhere.len()
+        };
+        assert_eq!(left(soon, &["y"]), 2, "it may be named later");
+        assert_eq!(left(late, &[]), 2, "no broker is named yet");
+        assert_eq!((left(late, &["y"]), left(late, &["z"])), (1, 0));
     }
 
     #[test]
