@@ -8,6 +8,7 @@
 
 mod bound;
 pub(crate) mod passed;
+pub(crate) mod renewal;
 pub(crate) mod taken_over;
 
 pub(crate) use super::group_partition;

@@ -411,16 +411,14 @@ impl Membership {
         self.promise.borrow().as_ref().map(|promise| (promise.home, promise.id))
     }
 
-    /// Under which id its group keeps the message of this delivery, wherever; 0 if it does not.
-    pub(crate) fn promised_id(&self) -> u64 {
-        self.promise.borrow().as_ref().map_or(0, |promise| promise.id)
+    /// Another shard keeps the message of this delivery under its id from now on. Returns false if it has another id.
+    pub(crate) fn renew_promise(&self, keeper: ShardId, id: u64) -> bool {
+        self.promise.borrow_mut().as_mut().is_some_and(|promise| promise.renew(keeper, id))
     }
 
     /// The message of this delivery goes back to the shard that keeps it for its group.
     pub(crate) fn withdraw_promise(&self) {
-        if let Some(promise) = self.promise.take() {
-            promise.withdraw();
-        }
+        self.promise.take().into_iter().for_each(Promise::withdraw);
     }
 
     /// A QoS 2 message was sent: no other member may get it, so the group need not keep it ([MQTT-4.8.2-5]).

@@ -17,6 +17,19 @@ pub(crate) struct Promise {
 }
 
 impl Promise {
+    /// Another shard keeps the message from now on. The former one forgets it, if it lives. Returns false for another
+    /// message.
+    pub(crate) fn renew(&mut self, keeper: ShardId, id: u64) -> bool {
+        if self.id != id {
+            return false;
+        }
+        let former = std::mem::replace(&mut self.home, keeper);
+        if former != keeper {
+            self.done.borrow_mut().push((former, id));
+        }
+        true
+    }
+
     /// The message returns to the shard that keeps it, without another notice.
     pub(crate) fn withdraw(mut self) {
         self.id = 0;

@@ -45,6 +45,14 @@ impl AdoptedBrokers {
         self.brokers().map(|(of, _)| of.to_owned()).collect()
     }
 
+    /// The members whose brokers wait for the end of their former connections. `own` is this member, if it waits.
+    fn waiting(&self, inheriting: &Inheriting, own: Option<&str>) -> BTreeSet<String> {
+        let mut waiting = self.members();
+        waiting.extend(inheriting.members_that_ask(Instant::now()));
+        waiting.extend(own.map(str::to_owned));
+        waiting
+    }
+
     /// The connections with their partitions, for a restart.
     pub(super) fn to_remember(&self) -> Vec<RememberedBroker> {
         let of_this_life = self.all.iter().map(|it| RememberedBroker {
@@ -194,7 +202,9 @@ impl Worker {
             }
         };
         tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
-        let waits_for = self.members.among(&self.adopted.members(), &of, here, held.with(left));
+        let own = self.brokers.next_look().map(|_| self.members.name.as_str());
+        let waiting = self.adopted.waiting(&self.shared.inheriting, own);
+        let waits_for = self.members.among(&waiting, &of, here, held.with(left));
         self.adopted.all.push(Adopted {
             of,
             broker,
@@ -240,9 +250,10 @@ impl Worker {
         // A connection may have waited for its broker, and other partitions for the member that had it before.
         let has_joined = join_waiting(self);
         let before = self.adopted.all.len();
-        let dead = self.adopted.members();
+        let own = self.brokers.next_look().map(|_| self.members.name.as_str());
+        let waiting = self.adopted.waiting(&self.shared.inheriting, own);
         for mut adopted in std::mem::take(&mut self.adopted.all) {
-            let excused = dead.difference(&adopted.waits_for).cloned().collect();
+            let excused = adopted.excused(&waiting);
             let is_over = match adopted.is_worked_off(self, &excused) {
                 Ok(is_over) => is_over,
                 Err(error) => {
@@ -306,6 +317,12 @@ fn numbers(partitions: Partitions) -> Vec<u16> {
 }
 
 impl Adopted {
+    /// The members among `waiting` whose brokers need not know the filters: they may wait for this connection, or for
+    /// another one that waits for this member.
+    fn excused(&self, waiting: &BTreeSet<String>) -> BTreeSet<String> {
+        waiting.difference(&self.waits_for).cloned().collect()
+    }
+
     /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members. The brokers
     /// of the members in `excused` need not know the filters.
     fn is_worked_off(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> Result<bool, MoveError> {
@@ -462,6 +479,25 @@ mod tests {
         assert_eq!([join(), join()], [Ok(true), Ok(false)]);
         assert_eq!([8, 9].map(|transfer| adopted.has(transfer)), [true, false]);
         assert_eq!(adopted.to_remember()[0].here, [1, 2], "a restart continues for all of them");
+    }
+
+    #[test]
+    fn no_connection_waits_for_a_member_that_may_wait_for_it() {
+        let (mut adopted, inheriting) = (worked_off(7, partitions(&[1])), Inheriting::default());
+        let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        assert_eq!(adopted.waiting(&inheriting, None), names(&["dead"]));
+        // The former connections of these members are worked off elsewhere.
+        inheriting.answer_former_life("other", &[], 1);
+        let waiting = adopted.waiting(&inheriting, Some("own"));
+        assert_eq!(adopted.all[0].excused(&waiting), names(&["dead", "other", "own"]));
+        adopted.all[0].waits_for = names(&["other"]);
+        assert_eq!(
+            adopted.all[0].excused(&waiting),
+            names(&["dead", "own"]),
+            "no other connection brings its messages"
+        );
+        let later = Instant::now() + Duration::from_secs(10);
+        assert_eq!(inheriting.members_that_ask(later), names(&[]), "it has its brokers, or is gone");
     }
 
     #[test]

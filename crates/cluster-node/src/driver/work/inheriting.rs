@@ -11,12 +11,17 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 use super::brokers::BACK_LIMIT;
 use super::piece_steps::{PieceSteps, deliver_by};
 use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
+use super::resuming::NAMED_LIMIT;
 use crate::driver::restore::Inherited;
 use crate::driver::sets::both;
 
 /// How long messages of the own brokers wait for messages of a dead orchestrator's brokers. The wait keeps the order of
 /// topics.
 pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a member counts as one that waits for its brokers after it has asked about its former connections: longer than
+/// the pause between two questions, also on a slow link.
+const ASKING_LIMIT: Duration = Duration::from_secs(2);
 
 /// A transfer of partitions that moved here: its number, its partitions, and the messages behind its pieces.
 pub(in crate::driver) type MovedHere = (u64, Partitions, Behind);
@@ -34,6 +39,8 @@ struct InheritingState {
     resumed: u64,
     /// The brokers whose connections are worked off here, by the dead orchestrator.
     worked_off: BTreeMap<String, BTreeSet<String>>,
+    /// When members that have started asked last about their former connections.
+    asked: BTreeMap<String, Instant>,
     /// Whether stores of dead orchestrators are being fetched: each may have connections of any member.
     is_restoring: bool,
     /// The members of the last table.
@@ -141,10 +148,18 @@ impl Inheriting {
     /// while that is not known. `epoch` is that of the table in force here; the question has one that has to be in force.
     pub(in crate::driver) fn answer_former_life(&self, from: &str, question: &[u8], epoch: u64) -> Vec<u8> {
         let there = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
-        let state = self.state();
+        let mut state = self.state();
+        state.asked.retain(|_, at| at.elapsed() < ASKING_LIMIT);
+        state.asked.insert(from.to_owned(), Instant::now());
         let is_known = there.is_some_and(|there| there <= epoch) && !state.is_restoring;
         let answer = is_known.then(|| state.worked_off.get(from).cloned().unwrap_or_default());
         serde_json::to_vec(&answer).unwrap_or_default()
+    }
+
+    /// The members whose own brokers wait for the end of their former connections, here or elsewhere: they ask all the time.
+    pub(super) fn members_that_ask(&self, now: Instant) -> BTreeSet<String> {
+        let is_late = |at: Instant| now.saturating_duration_since(at) >= ASKING_LIMIT;
+        self.state().asked.iter().filter(|(_, at)| !is_late(**at)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether anything is still to be passed on.
@@ -165,6 +180,7 @@ impl Inheriting {
         self.note_living(lives);
         let mut state = self.state();
         state.streams.retain(|(from, ..), _| lives.contains_key(from));
+        state.forget_missing_brokers(Instant::now(), || OrchestratorMoves::of(node).broker_names());
         for transfer in state.transfers.values_mut().filter(|transfer| lives.contains_key(&transfer.of)) {
             transfer.back_since.get_or_insert_with(Instant::now);
         }
@@ -243,6 +259,20 @@ impl Inheriting {
 }
 
 impl InheritingState {
+    /// A broker that was taken out of the fleet brings nothing: the member that works off its connection ends that without
+    /// a last piece. Before the first broker is named, none is missing.
+    fn forget_missing_brokers(&mut self, now: Instant, brokers: impl FnOnce() -> BTreeSet<String>) {
+        let is_long = |it: &Transfer| now.saturating_duration_since(it.since) >= NAMED_LIMIT;
+        let mut waiting = self.transfers.values_mut().filter(|it| is_long(it) && !it.elsewhere.is_empty()).peekable();
+        if waiting.peek().is_none() {
+            return;
+        }
+        let brokers = brokers();
+        for transfer in waiting.filter(|_| !brokers.is_empty()) {
+            transfer.elsewhere.retain(|broker| brokers.contains(broker));
+        }
+    }
+
     fn resume(
         &mut self,
         steps: &impl PieceSteps,
@@ -337,6 +367,21 @@ mod tests {
         assert_eq!(inheriting.take_waiting_for("b", "x"), []);
         assert_eq!(inheriting.take_waiting_for("b", "y"), both);
         assert_eq!(inheriting.take_waiting_for("c", "y"), [(3, partitions(&[3]))]);
+    }
+
+    #[test]
+    fn transfers_wait_for_no_broker_that_left_the_fleet() {
+        let mut state = InheritingState::default();
+        let elsewhere = ["x".to_owned(), "y".to_owned()].into();
+        state.transfers.insert(1, Transfer::new("b", partitions(&[1]), elsewhere, false));
+        let (soon, late) = (Instant::now(), Instant::now() + NAMED_LIMIT);
+        let mut left = |now, fleet: &[&str]| {
+            state.forget_missing_brokers(now, || fleet.iter().map(|it| (*it).to_owned()).collect());
+            state.transfers[&1].elsewhere.len()
+        };
+        assert_eq!(left(soon, &["y"]), 2, "it may be named later");
+        assert_eq!(left(late, &[]), 2, "no broker is named yet");
+        assert_eq!((left(late, &["y"]), left(late, &["z"])), (1, 0));
     }
 
     #[test]

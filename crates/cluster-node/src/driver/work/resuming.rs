@@ -14,7 +14,7 @@ use crate::driver::memory::RememberedBroker;
 use crate::driver::sets::{both, set_of};
 
 /// How long a broker of such a connection may be missing in the fleet while another broker is there.
-const NAMED_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const NAMED_LIMIT: Duration = Duration::from_secs(60);
 /// Pause before it is looked again whether brokers are in the fleet.
 const PAUSE: Duration = Duration::from_millis(500);
 

@@ -72,7 +72,12 @@ impl Moving<'_> {
         let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
         let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
         let plain = delivery.group.as_ref().and_then(same);
-        let dealt = delivery.group.as_ref().filter(|_| plain.is_some()).map_or(0, |group| group.promised_id());
+        let dealt = delivery
+            .group
+            .as_ref()
+            .filter(|_| plain.is_some())
+            .and_then(|group| group.promised())
+            .map_or(0, |(_, id)| id);
         let owner = self.state.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
         let terms = Terms::of(delivery);
         let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };

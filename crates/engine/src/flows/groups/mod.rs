@@ -20,6 +20,7 @@ use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
 use crate::flows::groups::fleet::pick_broker;
+use crate::groups::kept::renewal::Renewal;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;
@@ -273,7 +274,11 @@ impl Dealing<'_> {
             let to = SessionKey(session);
             let comes = self.state.sessions.old_home_answers(&self.state.transfers, to);
             if self.state.exchanges.marks.has_deal(publication.qos, again) {
-                self.groups.kept.forget_deal(self.state, again);
+                if (Renewal { keeper: shard, id: again }).reach(self.state, to) {
+                    self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);
+                } else {
+                    self.groups.kept.forget_deal(self.state, again);
+                }
             } else if comes && again != 0 || self.keeps_own_deals() && (comes || self.state.sessions.is_fleeting(to)) {
                 // The session ends with this node, or may not come in the end: then the group has the message still.
                 let id = self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);

@@ -2,6 +2,7 @@
 
 use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
+use crate::groups::kept::renewal::Renewal;
 use crate::groups::returns::Returned;
 use crate::groups::{RETURNS_MAX, Taker, group_partition};
 use crate::ids::{SessionKey, ShardId, hash_name, partition_of};
@@ -29,6 +30,7 @@ impl Dealing<'_> {
         let (home, of) = promised.unwrap_or((home, 0));
         if of != 0 {
             membership.withdraw_promise();
+            self.state.exchanges.give_up_deal(self.links.place, &mut self.state.journal, of);
         }
         if home == self.links.place.shard {
             let member = (self.links.place.shard, from.0);
@@ -41,7 +43,6 @@ impl Dealing<'_> {
             self.deal_again(now, group, publication, &source, member);
             self.groups.kept.forget_deal(self.state, of);
         } else {
-            self.state.exchanges.give_up_deal(self.links.place, &mut self.state.journal, of);
             self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0, 0));
         }
     }
@@ -55,7 +56,7 @@ impl Dealing<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        let Returned { group, not_to, of, id, name, .. } = returned;
+        let Returned { group, not_to, of, id, name, client } = returned;
         self.groups.set_full(group, from, not_to);
         if self.groups.kept.stays_bound(now, self.state, of) {
             // The client may have another seat than the lost seat.
@@ -70,11 +71,15 @@ impl Dealing<'_> {
         if is_kept {
             self.groups.kept.store_passed(self.state, id);
         }
-        if !is_kept && !is_dealt && !self.state.exchanges.marks.has_deal(publication.qos, id) {
+        let is_known = self.state.exchanges.marks.has_deal(publication.qos, id);
+        if !is_kept && !is_dealt && !is_known {
             self.take_returned(now, from, returned, publication, source);
         }
         self.groups.kept.forget_deal(self.state, of);
-        if id != 0 {
+        let renewal = Renewal { keeper: from, id };
+        let is_owed =
+            !is_kept && is_known && renewal.reach_client(self.groups, self.state, self.links.place, (group, client));
+        if id != 0 && !is_owed {
             // It is kept here by now.
             let batch = self.state.journal.promised_batch();
             self.links.answer(from, Promised::Dealt { id }, batch);
@@ -173,6 +178,9 @@ impl Dealing<'_> {
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
         if self.state.exchanges.marks.has_deal(publication.qos, id) {
+            if (Renewal { keeper: from, id }).reach(self.state, session) {
+                return;
+            }
             // It had arrived, and its confirmation had not.
             let batch = self.state.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);

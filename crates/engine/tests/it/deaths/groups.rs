@@ -207,3 +207,98 @@ fn a_message_bound_to_a_client_outlasts_its_sessions() {
     world.run();
     assert_eq!(world.gauges().kept_deals, 0);
 }
+
+/// A client whose session ends with its connection, which has a message of the group and has not acknowledged it.
+fn takes_without_answer(world: &World, node: u16, topic: &str) -> (Client, tidegate_mqtt::PacketId) {
+    let client = world.connect(v5(&world.name_on(node, "fleeting ")).manual());
+    client.subscribe(&format!("$share/group/{topic}"), AtLeastOnce);
+    world.connect(steady(world, 2, "publisher ")).publish(message(topic, "x").qos2());
+    let message = client.expect_message();
+    assert_eq!((message.text(), world.gauges().kept_deals), ("x".to_owned(), 1));
+    (client, message.id.expect("a packet id"))
+}
+
+/// The session of the client has ended, and another client gets the message.
+fn goes_to_another(world: &World, topic: &str) {
+    let other = world.connect(steady(world, 2, "other "));
+    other.subscribe(&format!("$share/group/{topic}"), AtLeastOnce);
+    world.advance(minutes(3));
+    assert_eq!(other.payloads(), ["x"]);
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
+/// The node of the client dies with its session.
+fn outlives_its_receiver(world: &World, node: usize, topic: &str) {
+    assert_eq!(world.gauges().kept_deals, 1, "the receiver has not acknowledged it");
+    world.fall(node, usize::MAX, 0);
+    world.run();
+    world.take_over(node);
+    goes_to_another(world, topic);
+}
+
+#[test]
+fn a_restarted_group_keeps_messages_without_an_answer() {
+    for answers in [true, false] {
+        let world = three();
+        let topic = group_at(&world, 0);
+        let (client, id) = takes_without_answer(&world, 1, &topic);
+        world.fall(0, usize::MAX, 0);
+        world.run();
+        world.revive(0);
+        world.run();
+        client.expect_nothing();
+        if answers {
+            client.puback(id);
+            world.run();
+            assert_eq!(world.gauges().kept_deals, 0);
+        } else {
+            outlives_its_receiver(&world, 1, &topic);
+        }
+    }
+}
+
+/// The home of a group dies or restarts, and the node of its member is the home from then on. Returns the world, the topic
+/// and the member.
+fn becomes_home_of_its_member(moves: bool) -> (World, String, Client) {
+    let world = three();
+    let topic = group_at(&world, 0);
+    let (client, _) = takes_without_answer(&world, 1, &topic);
+    let group = format!("group/{topic}");
+    if moves {
+        world.begin_move(0, 1, &group);
+        world.end_move();
+    }
+    world.fall(0, usize::MAX, 0);
+    world.run();
+    if moves {
+        world.revive(0);
+        world.run();
+    } else {
+        world.take_over(0);
+    }
+    assert_eq!(world.home_of(&group), 1);
+    client.expect_nothing();
+    (world, topic, client)
+}
+
+#[test]
+fn an_heir_of_a_group_keeps_messages_of_its_own_member() {
+    let (world, topic, _) = becomes_home_of_its_member(false);
+    outlives_its_receiver(&world, 1, &topic);
+}
+
+#[test]
+fn a_former_home_keeps_messages_of_a_member_at_the_next() {
+    let (world, topic, _) = becomes_home_of_its_member(true);
+    outlives_its_receiver(&world, 1, &topic);
+}
+
+#[test]
+fn a_member_that_leaves_returns_messages_kept_by_an_heir() {
+    for moves in [false, true] {
+        let (world, topic, client) = becomes_home_of_its_member(moves);
+        client.disconnect();
+        world.run();
+        goes_to_another(&world, &topic);
+    }
+}
