@@ -88,7 +88,10 @@ pub(super) fn tell(
             _ => Home::Nowhere,
         };
         let id = PartitionId(partition);
-        if table.home(partition).is_some_and(|home| !home.former.is_empty()) {
+        // A fetched partition is served here before a table says so, which may take an election. Brokers deliver messages for
+        // its groups meanwhile.
+        let is_fetched = *home == Home::Here;
+        if !is_fetched && table.home(partition).is_some_and(|home| !home.former.is_empty()) {
             view.restoring.add(id);
         }
         if adverts.get(at).is_some_and(|advert| advert.kept) {
@@ -106,7 +109,7 @@ pub(super) fn tell(
 mod tests {
     use super::*;
     use crate::driver::first_table::first_table;
-    use tidegate_cluster::Move;
+    use tidegate_cluster::{Former, Move};
 
     fn advert(port: u16) -> Advert {
         let mut advert = Advert { life: 1, incarnation: u64::from(port), ..Advert::default() };
@@ -137,6 +140,26 @@ mod tests {
         let works = |at: usize| told.view.homes[at].as_ref().map(NodeName::as_str);
         assert_eq!((works(0), works(3)), (None, Some("b")));
         assert_eq!((told.view.moves_begun, told.view.open_moves), (table.last_move(), vec![1]));
+    }
+
+    #[test]
+    fn a_fetched_partition_is_not_missing_where_it_is_served() {
+        let (mut table, adverts) = of_two();
+        let mut home = table.home(0).cloned().unwrap();
+        home.former = vec![Former { node: "dead".into(), since: 1, by: None }];
+        let since = home.since;
+        Arc::make_mut(&mut table.homes).set(0, Some(home));
+        let mut follower = Follower::new("a", 1, BTreeMap::new());
+        let _ = follower.take(&table);
+        let is_missing = |name: &str, follower: &Follower| {
+            tell(name, &table, follower, &adverts, Redirect::Off).view.restoring.has(PartitionId(0))
+        };
+        assert!(is_missing("a", &follower), "it is fetched");
+        assert!(follower.restored(0, since));
+        assert!(!is_missing("a", &follower), "its groups are dealt here");
+        let mut other = Follower::new("b", 1, BTreeMap::new());
+        let _ = other.take(&table);
+        assert!(is_missing("b", &other), "the table does not say so yet");
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Dealing<'_> {
             }
             return;
         };
-        let same = (client != 0).then(|| self.groups.place_of_client(self.links.place, self.state, key, client));
+        let same = (client != 0).then(|| self.groups.place_of_client(self.links, self.state, key, client));
         match same {
             Some(Some(place)) => self.hand_to_client(now, key, place, &mut publication, &source, id),
             Some(None) if !last => {}

@@ -233,7 +233,10 @@ impl Dealing<'_> {
             member.receiver.0 == here && has_left()
         };
         let takes = |member: &Member<Receiver, Seat>| self.broker_links.takes(member.receiver.1, len);
-        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
+        let roster = &self.links.roster;
+        let lacks_home =
+            |member: &Member<Receiver, Seat>| !of_fleet && roster.lacks_home_of_client(member.options.client);
+        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || lacks_home(member) || !takes(member);
         let is_out = |member: &Member<Receiver, Seat>| is_gone(member) || Some(member.receiver) == not_to;
         let has_room = |member: &Member<Receiver, Seat>| !is_out(member) && !is_full(member);
         let place = if of_fleet { None } else { dealt.members.pick(publication.publisher, topic, |it| !has_room(it)) };

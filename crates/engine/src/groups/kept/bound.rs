@@ -4,7 +4,7 @@ use super::{Doubt, WAIT_MS};
 use crate::groups::kept::Kept;
 use crate::groups::{Groups, Receiver};
 use crate::ids::SessionKey;
-use crate::ids::ShardPosition;
+use crate::link::Links;
 use crate::now::Now;
 use crate::state::ShardState;
 use crate::topics::GroupKey;
@@ -27,17 +27,20 @@ impl Kept {
 }
 
 impl Groups {
-    /// The place of a client among the members of a group. What its session gets here that is about to leave is
-    /// forgotten with it.
+    /// The place of a client among the members of a group that get messages now. What its session gets here that is about to
+    /// leave is forgotten with it.
     pub(crate) fn place_of_client(
         &self,
-        place: ShardPosition,
+        links: &Links,
         state: &ShardState,
         key: GroupKey,
         client: u64,
     ) -> Option<usize> {
+        if links.roster.lacks_home_of_client(client) {
+            return None;
+        }
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != place.shard
+            *shard != links.place.shard
                 || !state.sessions.has_left(&state.transfers, state.departures.left, SessionKey(*session), *shard)
         };
         self.places_of_client(key, client).find(stays).map(|(place, _)| place)

@@ -39,6 +39,36 @@ fn a_stored_unconfirmed_deal_comes_once_if_its_node_dies() {
 }
 
 #[test]
+fn a_deal_waits_until_the_home_of_its_member_serves() {
+    let heirs = three();
+    heirs.fall(1, 0, 0);
+    let stems = (0..1000).map(|number| format!("member {number} "));
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let world = three();
+        let topic = group_at(&world, 0);
+        // Node 2 is to succeed node 1 for this one.
+        let member = stems.clone().map(|stem| world.name_on(1, &stem)).find(|name| heirs.home_of(name) == 2);
+        let member = v5(&member.expect("one of many names")).clean(false).expiry(u32::MAX).accept_on(1);
+        world.absent_subscriber(member.clone(), &format!("$share/group/{topic}"), ExactlyOnce);
+        let publisher = world.connect(steady(&world, 0, "publisher "));
+        world.hold(0, 1);
+        publisher.publish(message(&topic, "x").qos(qos));
+        world.fall(1, 0, 0);
+        world.run();
+        world.fetch_of(1);
+        world.run();
+        assert_eq!(world.gauges().kept_deals, 1, "{qos:?}: node 2 has the session, and does not serve it");
+        world.fall(2, usize::MAX, 0);
+        world.fetch_of(1);
+        world.run();
+        world.serve_for(1);
+        world.run();
+        assert_eq!(world.connect(member.accept_on(0)).payloads(), ["x"], "{qos:?}");
+        assert_eq!(world.gauges().kept_deals, 0, "{qos:?}");
+    }
+}
+
+#[test]
 fn an_acknowledged_deal_is_not_repeated_if_its_node_dies() {
     let world = three();
     let topic = group_at(&world, 0);
