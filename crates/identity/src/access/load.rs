@@ -55,17 +55,21 @@ fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
+/// Whether rules decide about clients. Grants of a token or a service must be checked, too.
+pub fn restricts(config: &Config) -> bool {
+    let access = &config.access;
+    access.has_rules() || access.default == DefaultAccess::Deny || config.auths.iter().any(Auth::brings_rules)
+}
+
 /// The rules of a configuration; `None` where nothing was said, so that nothing need be asked. Warnings are logged.
 ///
 /// # Errors
 /// When a file cannot be read or is wrong. Never less than all rules are loaded.
 pub fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
-    let access = &config.access;
-    let named = access.has_rules() || access.default == DefaultAccess::Deny;
-    // Grants of a token or a service must be checked, too.
-    if !named && !config.auths.iter().any(Auth::brings_rules) {
+    if !restricts(config) {
         return Ok(None);
     }
+    let access = &config.access;
     let mut builder = RulesBuilder::new();
     if let Some(rules) = &access.rules {
         let text = rules.as_bytes();
