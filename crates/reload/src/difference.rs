@@ -81,10 +81,7 @@ pub(crate) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
 impl Change {
     /// Whether it is a default of a section that comes or goes, which the section does not say.
     pub(crate) fn is_unsaid(&self) -> bool {
-        let value = match (self.old.as_str(), self.new.as_str()) {
-            (ABSENT, value) | (value, ABSENT) => value,
-            _ => return false,
-        };
+        let ((ABSENT, value) | (value, ABSENT)) = (self.old.as_str(), self.new.as_str()) else { return false };
         let section = SECTIONS.iter().find(|section| section.name == self.key.section);
         section.and_then(|section| section.key(self.key.key)).is_some_and(|key| (key.default)() == value)
     }

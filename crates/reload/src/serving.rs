@@ -16,6 +16,8 @@ struct Entrance {
     listener: Listener,
     /// Whether it admits only clients that prove their identity.
     asks: bool,
+    /// The tenant of its clients, where it has one.
+    tenant: Option<String>,
 }
 
 /// A new configuration that would take the protection of a listener in force.
@@ -31,6 +33,11 @@ pub(crate) enum Exposed {
         "listener `{name}` at {address} stays open until a restart, and the new configuration has neither this listener nor access rules for its clients; keep the listener and the rules in the configuration, or restart the broker"
     )]
     Permits { name: String, address: String },
+    /// Clients would come to the topics of others.
+    #[error(
+        "listener `{name}` at {address} stays open until a restart, and with the new configuration its clients would leave tenant `{tenant}`; keep the listener and its tenant in the configuration, or restart the broker"
+    )]
+    Mixes { name: String, address: String, tenant: String },
 }
 
 impl Serving {
@@ -41,7 +48,7 @@ impl Serving {
 
     /// The listeners of a configuration at the start.
     pub(crate) fn of(config: &Config) -> Self {
-        let entrance = |listener: &Listener| Entrance { listener: listener.clone(), asks: config.asks_who(listener) };
+        let entrance = |listener: &Listener| Entrance::of(listener.clone(), config);
         Self { entrances: config.listeners.iter().map(entrance).collect(), has_rules: access::restricts(config) }
     }
 
@@ -61,21 +68,31 @@ impl Serving {
         let mut entrances = Vec::new();
         for entrance in &self.entrances {
             let written = new.listeners.iter().find(|listener| listener.name == entrance.listener.name);
-            let listener = in_force(&entrance.listener, written);
-            let asks = new.asks_who(&listener);
-            // Openness is an explicit setting only for the address that it is written for.
+            let next = Entrance::of(in_force(&entrance.listener, written), new);
+            let Entrance { listener, .. } = &next;
+            // Openness and tenants are explicit settings only for the address that they are written for.
             let same_place = written.is_some_and(|written| written.address == listener.address);
             let is_chosen = same_place && (listener.allow_anonymous || listener.address.is_local());
             let (name, address) = (listener.name.clone(), listener.address.to_string());
-            if entrance.asks && !asks && !is_chosen {
+            if entrance.asks && !next.asks && !is_chosen {
                 return Err(Exposed::Admits { name, address });
             }
             if self.has_rules && !has_rules && !same_place {
                 return Err(Exposed::Permits { name, address });
             }
-            entrances.push(Entrance { listener, asks });
+            if let Some(tenant) = entrance.tenant.clone().filter(|_| entrance.tenant != next.tenant && !same_place) {
+                return Err(Exposed::Mixes { name, address, tenant });
+            }
+            entrances.push(next);
         }
         Ok(Self { entrances, has_rules })
+    }
+}
+
+impl Entrance {
+    fn of(listener: Listener, config: &Config) -> Self {
+        let tenant = config.tenants.iter().find(|tenant| tenant.listeners.0.contains(&listener.name));
+        Self { asks: config.asks_who(&listener), tenant: tenant.map(|tenant| tenant.name.clone()), listener }
     }
 }
 

@@ -229,3 +229,14 @@ fn parts_get_listeners_in_the_order_of_the_start() {
         assert!(told.iter().all(|change| !change.live), "{told:#?}");
     }
 }
+
+#[test]
+fn a_listener_in_force_keeps_its_tenant() {
+    let tenant = "[[tenant]]\nname = 'a'\nlisteners = ['door']\n";
+    let doors = format!("[[listener]]\n[[listener]]\naddress = '127.0.0.1:2883'\nname = 'door'\n{tenant}");
+    let problem = refusal(&doors, "[[listener]]\n").unwrap();
+    assert!(problem.contains("its clients would leave tenant `a`"), "{problem}");
+    assert!(refusal(&doors, &doors.replace("door", "gate")).is_some());
+    assert_eq!(refusal(&doors, &doors.replace(tenant, "")), None);
+    assert_eq!(refusal(&doors, &doors.replace("2883", "2884")), None);
+}
