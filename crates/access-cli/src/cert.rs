@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Subcommand};
 
 use tidegate_certificates::authority::{Authority, Holder, Pair};
@@ -31,10 +32,10 @@ pub struct DevArgs {
     #[arg(long, value_name = "DIR", default_value = "certs")]
     out: PathBuf,
     /// A further name or address of the server, beside localhost and this machine's name; repeatable
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Vec<String>,
     /// The name in the client's certificate
-    #[arg(long, value_name = "NAME", default_value = "client")]
+    #[arg(long, value_name = "NAME", default_value = "client", value_parser = NonEmptyStringValueParser::new())]
     client: String,
 }
 

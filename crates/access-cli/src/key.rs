@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use crate::file_lock::{FileLock, FileLockError};
 use clap::{Args as ClapArgs, Subcommand};
 use tidegate_auth::{KeyFile, KeyFileError};
 
@@ -62,6 +63,8 @@ pub struct RevokeArgs {
 enum KeyError {
     #[error(transparent)]
     File(#[from] KeyFileError),
+    #[error(transparent)]
+    Lock(#[from] FileLockError),
     #[error("there is no key with the id `{0}`; `tidegate key list` shows the ids")]
     NoKey(String),
 }
@@ -81,6 +84,7 @@ pub fn run(command: &KeyCommand) -> Exit {
 fn carry_out(command: &KeyCommand) -> Result<String, KeyError> {
     match command {
         KeyCommand::Add(AddArgs { file, user }) => {
+            let _lock = FileLock::acquire(file)?;
             let mut keys = if file.exists() { KeyFile::load(file)? } else { KeyFile::default() };
             let key = keys.add(user)?;
             keys.save(file)?;
@@ -98,6 +102,7 @@ fn carry_out(command: &KeyCommand) -> Result<String, KeyError> {
             Ok(text)
         }
         KeyCommand::Revoke(RevokeArgs { file, id }) => {
+            let _lock = FileLock::acquire(file)?;
             let mut keys = KeyFile::load(file)?;
             if !keys.revoke(id) {
                 return Err(KeyError::NoKey(id.clone()));
@@ -111,6 +116,22 @@ fn carry_out(command: &KeyCommand) -> Result<String, KeyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_at_the_same_time_keep_all_their_keys() {
+        let folder = std::env::temp_dir().join(format!("tidegate-keys-at-once-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("keys");
+        let add = || {
+            for _ in 0..8 {
+                carry_out(&KeyCommand::Add(AddArgs { file: file.clone(), user: "acme".to_owned() })).unwrap();
+            }
+        };
+        std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(add))));
+        let list = carry_out(&KeyCommand::List(FileArgs { file: file.clone() })).unwrap();
+        assert_eq!(list.lines().count(), 64);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn keys_are_made_listed_and_revoked() {

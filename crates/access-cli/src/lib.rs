@@ -2,5 +2,6 @@
 
 pub mod acl;
 pub mod cert;
+mod file_lock;
 pub mod key;
 pub mod passwd;

@@ -5,6 +5,7 @@ mod prompt;
 use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
+use crate::file_lock::{FileLock, FileLockError};
 use tidegate_auth::Secret;
 use tidegate_auth::password::{HashError, HashKind, PasswordHash, UserFile, UserFileError, UserName, UserNameError};
 
@@ -76,6 +77,8 @@ enum PasswdError {
     File(#[from] UserFileError),
     #[error(transparent)]
     Hash(#[from] HashError),
+    #[error(transparent)]
+    Lock(#[from] FileLockError),
     #[error("{} is not there; create it with -c", .0.display())]
     Missing(PathBuf),
     #[error("there is no user `{user}` in {}", file.display())]
@@ -133,18 +136,24 @@ fn change(args: &Args, ask: impl FnOnce() -> Result<Secret, PasswdError>) -> Res
         return upgrade(file, kind);
     }
     let user = UserName::new(args.user.as_deref().unwrap_or_default())?;
-    let mut users = if args.create { UserFile::default() } else { load(file)? };
+    let read = || if args.create { Ok(UserFile::default()) } else { load(file) };
     if args.delete {
+        let _lock = FileLock::acquire(file)?;
+        let mut users = read()?;
         if !users.remove(&user) {
             return Err(PasswdError::NoUser { user: user.as_str().to_owned(), file: file.to_owned() });
         }
         users.save(file)?;
         return Ok(exposure(file, &users));
     }
+    // A wrong file is reported before a password is asked for. No other command waits for the answer.
+    read()?;
     let password = ask()?;
     if password.expose().is_empty() {
         return Err(PasswdError::Empty);
     }
+    let _lock = FileLock::acquire(file)?;
+    let mut users = read()?;
     // Whatever else the file keeps of this user's password is renewed with it: the old one must not go on working.
     for kind in std::iter::once(kind).chain(also(&users, &user, args.scram)) {
         users.set(user.clone(), PasswordHash::create(kind, password.expose())?);
@@ -164,6 +173,7 @@ fn also(users: &UserFile, user: &UserName, scram: bool) -> Option<HashKind> {
 
 fn upgrade(file: &Path, kind: HashKind) -> Result<String, PasswdError> {
     must_exist(file)?;
+    let _lock = FileLock::acquire(file)?;
     let (users, upgraded) = UserFile::load_and_upgrade(file, kind)?;
     users.save(file)?;
     let passwords = if upgraded == 1 { "password was" } else { "passwords were" };

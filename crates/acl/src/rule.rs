@@ -119,6 +119,15 @@ pub(crate) enum Name {
     Beginning(Box<str>),
 }
 
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(name) => f.write_str(name),
+            Self::Beginning(beginning) => write!(f, "{beginning}*"),
+        }
+    }
+}
+
 impl Name {
     /// Reads `text` or `beginning*`.
     pub(crate) fn new(text: &str) -> Self {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::effect::{Effect, RuleId};
-use crate::error::{LoadError, Warning};
+use crate::error::{FilePosition, LoadError, Warning};
 use crate::limits::MAX_RULES;
 use crate::rule::{Name, Rule, RuleRef};
 use crate::subject::Subject;
@@ -62,6 +62,23 @@ impl RulesBuilder {
         }
         self.list.append(&mut rules);
         Ok(())
+    }
+
+    /// Warns of each name of a listener or a tenant in a rule that does not exist: for it the rule holds for no client.
+    pub fn warn_of_unknown_names(&mut self, listeners: &[String], tenants: &[String]) {
+        for rule in &self.list {
+            let Some(more) = &rule.who.more else { continue };
+            for (kind, named, existing) in
+                [("listener", &more.listeners, listeners), ("tenant", &more.tenants, tenants)]
+            {
+                let is_unknown = |name: &&Name| !existing.iter().any(|other| name.is(other));
+                for name in named.iter().flatten().filter(is_unknown) {
+                    let place = FilePosition { file: Arc::clone(&rule.place.file), line: rule.place.line, column: 1 };
+                    let message = format!("there is no {kind} `{name}`, so the rule holds for no client of it");
+                    self.warnings.push(Warning { place, message });
+                }
+            }
+        }
     }
 
     /// The warnings about the files.

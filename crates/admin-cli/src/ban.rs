@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use tidegate_admin::bans::MAX_BAN_SECONDS;
 use tidegate_admin::{BanList, BanRequest, BanTarget, ListBans, UnbanRequest};
 
 use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown, time};
@@ -17,8 +18,9 @@ Examples:
   tidegate ban add user bob --tenant acme
   tidegate ban remove client sensor-17
 
-A ban holds on all nodes of a cluster, also on nodes that are away now and return. It closes the banned connections. A banned address is closed when it connects; a banned client id or user name
-is refused with its CONNECT (MQTT 5: 0x8A, MQTT 3: 5). Bans of the configuration are removed there.
+A ban holds on all nodes of a cluster, also on nodes that are away now and return. It closes the connections of the address,
+of the client id, or of the user where the user name is proven. A banned address is closed when it connects; a banned client
+id or user name is refused with its CONNECT (MQTT 5: 0x8A, MQTT 3: 5). Bans of the configuration are removed there.
 Exit codes: 0 done, 1 not done, 3 done but for nodes that did not answer.
 More: docs/limits.md.";
 
@@ -128,15 +130,15 @@ impl Target {
     }
 }
 
-/// The length of a ban is not written as whole seconds.
+/// The length of a ban is not written as whole seconds, or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write a length such as 30s, 10m, 1h or 7d")]
+#[error("write a length such as 30s, 10m, 1h or 7d, at most 36500d")]
 struct BanLengthError;
 
 /// Whole seconds of a length of time.
 fn seconds(text: &str) -> Result<u64, BanLengthError> {
-    let millis = duration::parse(text).filter(|millis| *millis >= 1000 && millis % 1000 == 0);
-    millis.map(|millis| millis / 1000).ok_or(BanLengthError)
+    let millis = duration::parse(text).filter(|millis| millis % 1000 == 0);
+    millis.map(|millis| millis / 1000).filter(|seconds| (1..=MAX_BAN_SECONDS).contains(seconds)).ok_or(BanLengthError)
 }
 
 /// Runs the command.

@@ -110,6 +110,10 @@ impl Request for BanRequest {
     }
 
     fn check(&self) -> Result<(), InvalidRequest> {
+        // A client without an id of its own has one of the broker.
+        if self.target == BanTarget::Client(String::new()) {
+            return Err(InvalidRequest::new("`client` must not be empty"));
+        }
         match &self.for_seconds {
             Some(seconds) => crate::in_range("for_seconds", seconds, &(1..=MAX_BAN_SECONDS)),
             None => Ok(()),
@@ -332,6 +336,7 @@ mod tests {
             "[]",
             "{}",
             r#"{"client": 1}"#,
+            r#"{"client": ""}"#,
             r#"{"client": "a", "user": "b"}"#,
             r#"{"client": "a", "for_seconds": 0}"#,
             r#"{"client": "a", "for_seconds": -1}"#,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use tidegate_config::load::Sources;
 use tidegate_config::overrides::{Flags, split_setting};
 
@@ -41,28 +42,28 @@ pub struct ConfigArgs {
     pub shards: Option<String>,
 
     /// Keep sessions, their messages and retained messages in this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     pub data: Option<String>,
 
     /// Be the node of this name in a cluster; needs --bus
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
 
     /// The bus of the cluster, or of the services of `core`: `embedded://DIRECTORY`, shared by processes of one machine,
     /// nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub bus: Option<String>,
 
     /// Where other nodes of the cluster reach this one [default: a free port on the first listener's address]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = NonEmptyStringValueParser::new())]
     pub cluster_listen: Option<String>,
     /// Keep the files of the data directory on this bus, too: nats://HOST:PORT, or kafka://HOST:PORT in a build with
     /// that feature; needs --mirror-name
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub mirror: Option<String>,
 
     /// Replica name: a broker started with this name resumes from these files on the bus
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub mirror_name: Option<String>,
 
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
@@ -128,10 +129,19 @@ mod tests {
 
     use super::*;
 
-    #[derive(Parser)]
+    #[derive(Debug, Parser)]
     struct Command {
         #[command(flatten)]
         run: ConfigArgs,
+    }
+
+    #[test]
+    fn flags_that_turn_something_on_are_not_empty() {
+        // An unset variable of a script must not start a broker that keeps nothing, or one outside its cluster.
+        for flag in ["--data", "--node", "--bus", "--cluster-listen", "--mirror", "--mirror-name"] {
+            let error = Command::try_parse_from(["tidegate", flag, ""]).unwrap_err().to_string();
+            assert!(error.contains(flag) && error.contains("none was supplied"), "{error}");
+        }
     }
 
     #[test]

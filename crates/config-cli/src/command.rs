@@ -8,7 +8,7 @@ use crate::args::ConfigArgs;
 use crate::convert;
 use crate::loading::{load, report_load_error};
 use crate::named_files;
-use tidegate_config::hub::{FilesOf, check_files};
+use tidegate_config::hub::{FilesOf, check_files, store_warning};
 use tidegate_config::load::LoadError;
 use tidegate_config::path::{holder, known_key, known_section};
 use tidegate_config::show::{Which, show};
@@ -16,6 +16,7 @@ use tidegate_config::tls_files;
 use tidegate_config::value::Problem;
 use tidegate_config::{Config, Inputs, reference};
 use tidegate_document::FileText;
+use tidegate_identity::access;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// The commands around a configuration.
@@ -93,6 +94,9 @@ fn check(path: &Path) -> Exit {
     let faults: Vec<_> =
         [named_files::check(&config), listeners, pipelines].into_iter().filter_map(Result::err).collect();
     if faults.is_empty() {
+        for warning in access::warnings(&config).unwrap_or_default().into_iter().chain(store_warning(&config)) {
+            complain(format_args!("warning: {warning}\n"));
+        }
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }
     for findings in faults {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidegate_admin::read_listener_token;
 use tidegate_config::Config;
-use tidegate_config::address::{AdminAddress, check_socket_directory};
+use tidegate_config::address::{AdminAddress, check_socket_path};
 use tidegate_config::authentication::settings::names;
 use tidegate_config::context::read_definitions;
 use tidegate_config::finding::Findings;
@@ -53,7 +53,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Findings> {
         }
     }
     for (index, listener) in config.listeners.iter().enumerate() {
-        if let Err(error) = check_socket_directory(&listener.address) {
+        if let Err(error) = check_socket_path(&listener.address) {
             note(format!("listener `{}`: {error}", listener.name), origins.place("listener", index, "address").clone());
         }
     }

@@ -1,6 +1,7 @@
 //! Addresses as keys: of listeners, where clients come in, and of the admin listener.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use tidegate_node::{AddressError, HostPort, ListenAddress};
@@ -16,9 +17,9 @@ pub fn loopback(port: u16) -> HostPort {
     HostPort { host: "127.0.0.1".to_owned(), port }
 }
 
-/// The directory of a Unix socket cannot be used.
+/// The path of a Unix socket cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SocketDirectoryError {
+pub enum SocketPathError {
     /// The broker does not make it.
     #[error("the directory {} of its Unix socket does not exist: create it first", .0.display())]
     Missing(PathBuf),
@@ -30,20 +31,25 @@ pub enum SocketDirectoryError {
         /// The cause.
         source: io::Error,
     },
+    /// A file that is no socket has its name.
+    #[error("{} exists and is no socket: remove it, or choose another path", .0.display())]
+    Occupied(PathBuf),
 }
 
-/// Checks the directory of a Unix socket; other addresses have none.
+/// Checks the path of a Unix socket and its directory; other addresses have none.
 ///
 /// # Errors
-/// When it does not exist or cannot be written.
-pub fn check_socket_directory(address: &ListenAddress) -> Result<(), SocketDirectoryError> {
+/// When the directory does not exist or cannot be written, or another file has the name of the socket.
+pub fn check_socket_path(address: &ListenAddress) -> Result<(), SocketPathError> {
     let ListenAddress::Unix(path) = address else { return Ok(()) };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     if !directory.exists() {
-        return Err(SocketDirectoryError::Missing(directory.to_owned()));
+        return Err(SocketPathError::Missing(directory.to_owned()));
     }
-    RealDisk::check(directory)
-        .map_err(|source| SocketDirectoryError::Unusable { directory: directory.to_owned(), source })
+    if path.metadata().is_ok_and(|file| !file.file_type().is_socket()) {
+        return Err(SocketPathError::Occupied(path.clone()));
+    }
+    RealDisk::check(directory).map_err(|source| SocketPathError::Unusable { directory: directory.to_owned(), source })
 }
 
 /// The name of a listener that was given none, such as `tcp-1883`.
@@ -184,6 +190,21 @@ mod tests {
             Ok(address) => address.to_string(),
             Err(problem) => format!("{}; {}", problem.message, problem.hint.unwrap_or_default()),
         }
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_socket_is_a_fault() {
+        let file = std::env::temp_dir().join(format!("tidegate-no-socket-{}", std::process::id()));
+        let address = ListenAddress::Unix(file.clone());
+        assert!(check_socket_path(&address).is_ok());
+        std::fs::write(&file, "").unwrap();
+        let error = check_socket_path(&address).unwrap_err().to_string();
+        std::fs::remove_file(&file).unwrap();
+        assert!(error.ends_with("exists and is no socket: remove it, or choose another path"), "{error}");
+        let socket = std::os::unix::net::UnixListener::bind(&file).unwrap();
+        assert!(check_socket_path(&address).is_ok());
+        drop(socket);
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use tidegate_certificates::development;
 use tidegate_node::TlsError;
 
 use super::finding::Findings;
 use super::origins::Origins;
 use super::path::KeyPath;
 use super::sections::Listener;
-use super::tls_settings::of_listeners;
+use super::tls_settings::{of_listeners, takes_development_certificate};
 use super::value::Problem;
 
 /// Reads the files of all TLS listeners of a configuration.
@@ -18,12 +19,22 @@ use super::value::Problem;
 pub fn check(listeners: &[Listener], origins: &Origins) -> Result<(), Findings> {
     let mut findings = Findings::about(origins.file().cloned());
     for (index, settings) in of_listeners(listeners) {
-        let Some((listener, error)) = listeners.get(index).zip(settings.check().err()) else { continue };
+        let Some(listener) = listeners.get(index) else { continue };
+        if is_made_at_start(listener, development::directory().as_deref()) {
+            continue;
+        }
+        let Err(error) = settings.check() else { continue };
         let key = key_of(listener, &error);
         let source = origins.source(&KeyPath { section: "listener", index, key }).clone();
         findings.push(Problem::new(format!("listener `{}`: {error}", listener.name)), source);
     }
     if findings.is_empty() { Ok(()) } else { Err(findings) }
+}
+
+/// Whether the certificate of a listener does not exist yet: the broker makes one for development when it starts.
+fn is_made_at_start(listener: &Listener, directory: Option<&Path>) -> bool {
+    let is_missing = |directory: &Path| !development::server_files(directory).0.exists();
+    takes_development_certificate(listener) && directory.is_some_and(is_missing)
 }
 
 /// Keys that name files of one listener.
@@ -51,11 +62,11 @@ fn key_of(listener: &Listener, error: &TlsError) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use tidegate_node::TlsError;
 
-    use super::key_of;
+    use super::{is_made_at_start, key_of};
     use crate::list::Paths;
     use crate::sections::Listener;
     use crate::source::FileText;
@@ -72,6 +83,15 @@ mod tests {
             "error: listener `tls-8883`: /dev/null has no certificate: it needs a block `-----BEGIN CERTIFICATE-----`\n \
              --> t.toml:3:15\n  |\n3 | certificate = \"/dev/null\"\n  |               ^^^^^^^^^^^\n"
         );
+    }
+
+    #[test]
+    fn a_certificate_for_development_need_not_exist() {
+        let listener = |text: &str| Listener { address: text.parse().unwrap(), ..Listener::default() };
+        let nowhere = Some(Path::new("/nowhere"));
+        assert!(is_made_at_start(&listener("quic://127.0.0.1:14567"), nowhere));
+        assert!(!is_made_at_start(&listener("quic://127.0.0.1:14567"), None));
+        assert!(!is_made_at_start(&listener("mqtts://127.0.0.1:8883"), nowhere));
     }
 
     #[test]

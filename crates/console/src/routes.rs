@@ -24,17 +24,20 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The paths that the index lists.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 15] = [
     "/metrics",
     "/healthz",
     "/readyz",
     "/api/v1/why",
     "/api/v1/slow",
     "/api/v1/clients",
+    "/api/v1/totals",
     "/api/v1/meter",
     "/api/v1/bans",
     "/api/v1/kick",
     "/api/v1/drain",
+    "/api/v1/reload",
+    "/api/v1/hub",
     "/api/v1/fleet",
     "/api/v1/cluster",
 ];

@@ -7,6 +7,8 @@ use tidegate_config::credentials::without_credentials;
 use tidegate_config::path::KeyPath;
 use tidegate_config::sections::SECTIONS;
 
+use crate::serving::Serving;
+
 /// The value of a key of an absent section.
 const ABSENT: &str = "(not there)";
 
@@ -28,11 +30,13 @@ pub struct Change {
 }
 
 impl Shown {
-    /// The keys of a configuration.
-    pub(crate) fn of(config: &Config) -> Self {
+    /// The keys of a configuration. A listener in force keeps its number, wherever the configuration has it.
+    pub(crate) fn of(config: &Config, serving: &Serving) -> Self {
         let mut shown = BTreeMap::new();
+        let numbers = serving.numbers(config);
         for keys in SECTIONS {
-            for (index, section) in config.sections(keys.name).into_iter().enumerate() {
+            for (position, section) in config.sections(keys.name).into_iter().enumerate() {
+                let index = if keys.name == "listener" { numbers[position] } else { position };
                 for key in keys.keys {
                     shown.insert(KeyPath { section: keys.name, index, key: key.name }, section.show(key.name));
                 }
@@ -75,6 +79,13 @@ pub(crate) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
 }
 
 impl Change {
+    /// Whether it is a default of a section that comes or goes, which the section does not say.
+    pub(crate) fn is_unsaid(&self) -> bool {
+        let ((ABSENT, value) | (value, ABSENT)) = (self.old.as_str(), self.new.as_str()) else { return false };
+        let section = SECTIONS.iter().find(|section| section.name == self.key.section);
+        section.and_then(|section| section.key(self.key.key)).is_some_and(|key| (key.default)() == value)
+    }
+
     /// The old and the new value, without secrets.
     pub fn values(&self) -> (String, String) {
         if !self.key.holds_credentials() {

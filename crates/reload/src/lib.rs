@@ -10,6 +10,7 @@ mod limits;
 mod log_level;
 mod operations;
 mod outcome;
+mod serving;
 mod tenants;
 mod tls_files;
 
@@ -31,6 +32,7 @@ use tidegate_config::reload::Reloadable;
 use tidegate_identity::access::Tenancy;
 
 use difference::{Shown, compare};
+use serving::Serving;
 
 /// Reads the configuration again, from its sources at the start.
 pub struct Reloader {
@@ -38,14 +40,22 @@ pub struct Reloader {
     parts: Vec<Box<dyn Reloadable>>,
     /// Knows the numbers of tenants, which engines and stored keys go by.
     tenancy: Tenancy,
-    /// The values in force. Keys that wait for a restart keep their values from the start.
-    running: Mutex<Shown>,
+    running: Mutex<Running>,
+}
+
+/// The configuration in force.
+struct Running {
+    /// The values of keys. Keys that wait for a restart keep their values from the start.
+    keys: Shown,
+    serving: Serving,
 }
 
 impl Reloader {
     /// For a broker that was started with this configuration, out of these sources.
     pub fn new(sources: Sources, started_with: &Config, tenancy: Tenancy, parts: Vec<Box<dyn Reloadable>>) -> Self {
-        Self { sources, parts, tenancy, running: Mutex::new(Shown::of(started_with)) }
+        let serving = Serving::of(started_with);
+        let running = Running { keys: Shown::of(started_with, &serving), serving };
+        Self { sources, parts, tenancy, running: Mutex::new(running) }
     }
 
     /// Reads, checks, compares and puts in force. One at a time.
@@ -55,9 +65,13 @@ impl Reloader {
             Ok(config) => config,
             Err(error) => return Outcome::Refused { problem: error.to_string() },
         };
-        // Parts see tenants in the order of their numbers; people see them as they have written them.
+        let serving = match running.serving.after(&config) {
+            Ok(serving) => serving,
+            Err(error) => return Outcome::Refused { problem: error.to_string() },
+        };
+        // Parts see tenants and listeners in the order of their numbers; people see tenants as they have written them.
         let numbered = match self.tenancy.numbered(&config) {
-            Ok(numbered) => numbered,
+            Ok(numbered) => Config { listeners: serving.listeners(), ..numbered },
             Err(error) => return Outcome::Refused { problem: error.to_string() },
         };
         let mut prepared = Vec::new();
@@ -67,12 +81,15 @@ impl Reloader {
                 Err(problem) => return Outcome::Refused { problem: format!("{}: {problem}", part.name()) },
             }
         }
-        let changes = compare(&running, &Shown::of(&config), |key| self.parts.iter().any(|part| part.takes(key)));
+        let mut changes =
+            compare(&running.keys, &Shown::of(&config, &serving), |key| self.parts.iter().any(|part| part.takes(key)));
         let mut files = Vec::new();
         for (part, ready) in self.parts.iter().zip(prepared) {
             files.extend(ready.commit().into_iter().map(|line| format!("{}: {line}", part.name())));
         }
-        running.take_live(&changes);
+        running.keys.take_live(&changes);
+        running.serving = serving;
+        changes.retain(|change| !change.is_unsaid());
         Outcome::Applied { parts: self.parts.iter().map(|part| part.name()).collect(), files, changes }
     }
 }

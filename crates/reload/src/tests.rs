@@ -130,3 +130,113 @@ fn differences_in_files_are_reported_as_well() {
     assert_eq!(outcome.to_string(), text);
     assert_eq!(outcome.to_answer().files, ["part: users removed: 4"]);
 }
+
+/// A part that keeps the listeners of each configuration that it prepares.
+#[derive(Clone, Default)]
+struct Listeners(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Reloadable for Listeners {
+    fn name(&self) -> &'static str {
+        "listeners"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        key.section == "listener" && key.key == "client_certificate"
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
+        let seen = new.listeners.iter().map(|it| format!("{} {:?}", it.address, it.client_certificate));
+        *self.0.lock().unwrap() = seen.collect();
+        Ok(Box::new(Part::default()))
+    }
+}
+
+const USERS: &str = "[[auth]]\nfile = 'users'\n[access]\ndefault = 'allow'\n";
+const OPEN: &str = "[[listener]]\naddress = '0.0.0.0:1883'\nname = 'plain'\n";
+
+fn refusal(start: &str, then: &str) -> Option<String> {
+    let file = File::new(start);
+    let reloader = file.reloader(&[&Part::default()]);
+    file.write(then);
+    match reloader.reload() {
+        Outcome::Refused { problem } => Some(problem),
+        Outcome::Applied { .. } => None,
+    }
+}
+
+#[test]
+fn a_listener_in_force_keeps_its_authentication() {
+    let asking = format!("{OPEN}{USERS}");
+    // A file that was cut off, a listener that moved to loopback, and one that is open at another address only.
+    let loopback = "[[listener]]\naddress = '127.0.0.1:1883'\nname = 'plain'\n";
+    let chosen = format!("{loopback}allow_anonymous = true\n{USERS}");
+    // Certificates or keys of devices that another listener asks for.
+    let keys = "[[listener]]\naddress = 'mqtts://0.0.0.0:8883'\nname = 'tls'\ncertificate = 'a'\nkey = 'b'\n\
+                client_ca = 'c'\nclient_certificate = 'required'\n";
+    for then in ["", loopback, &chosen, keys] {
+        let problem = refusal(&asking, then).unwrap();
+        assert!(problem.contains("listener `plain` at 0.0.0.0:1883 stays open until a restart"), "{problem}");
+    }
+    let tls = format!("{keys}{OPEN}allow_anonymous = true\n");
+    assert!(
+        refusal(
+            &tls,
+            &tls.replace("client_certificate = 'required'", "")
+                .replace("0.0.0.0:8883", "127.0.0.1:8883")
+                .replace("client_ca = 'c'", "")
+        )
+        .is_some()
+    );
+    // Said for the address where clients are, or no worse than before.
+    assert_eq!(refusal(&asking, &format!("{OPEN}allow_anonymous = true\n")), None);
+    assert_eq!(refusal(&asking, &format!("{loopback}{USERS}")), None);
+    assert_eq!(refusal(USERS, ""), None);
+    assert_eq!(refusal(&format!("{OPEN}allow_anonymous = true\n"), ""), None);
+}
+
+#[test]
+fn a_listener_in_force_keeps_access_rules() {
+    let ruled = format!("{OPEN}allow_anonymous = true\n[access]\nacl_file = 'acl'\n");
+    let problem = refusal(&ruled, "").unwrap();
+    assert!(problem.contains("neither this listener nor access rules"), "{problem}");
+    assert_eq!(refusal(&ruled, &format!("{OPEN}allow_anonymous = true\n")), None);
+    assert_eq!(refusal(&ruled, "[access]\nacl_file = 'acl'\n"), None);
+}
+
+#[test]
+fn parts_get_listeners_in_the_order_of_the_start() {
+    let tls = |name: &str, port: u16, more: &str| {
+        format!(
+            "[[listener]]\naddress = 'mqtts://127.0.0.1:{port}'\nname = '{name}'\ncertificate = 'a'\nkey = 'b'\n{more}"
+        )
+    };
+    let asks = "client_ca = 'c'\nclient_certificate = 'required'\n";
+    let (strict, plain) = (tls("strict", 8883, asks), tls("plain", 8884, ""));
+    let file = File::new(&format!("{strict}{plain}"));
+    let part = Listeners::default();
+    let sources = Sources { file: Some(file.0.clone()), ..Sources::default() };
+    let config = sources.load().unwrap();
+    let reloader = Reloader::new(sources, &config, Tenancy::of(&config), vec![Box::new(part.clone())]);
+    let expected = ["mqtts://127.0.0.1:8883 Required", "mqtts://127.0.0.1:8884 None"];
+    // In another order, with a new one before, and without the first one.
+    for (then, changes) in
+        [(format!("{plain}{strict}"), 0), (format!("{}{strict}{plain}", tls("new", 8885, "")), 4), (plain.clone(), 6)]
+    {
+        file.write(&then);
+        let Outcome::Applied { changes: told, .. } = reloader.reload() else { panic!("it was refused") };
+        assert_eq!(*part.0.lock().unwrap(), expected, "{then}");
+        assert_eq!(told.len(), changes, "{told:#?}");
+        assert!(told.iter().all(|change| !change.live), "{told:#?}");
+    }
+}
+
+#[test]
+fn a_listener_in_force_keeps_its_tenant() {
+    let tenant = "[[tenant]]\nname = 'a'\nlisteners = ['door']\n";
+    let doors = format!("[[listener]]\n[[listener]]\naddress = '127.0.0.1:2883'\nname = 'door'\n{tenant}");
+    let problem = refusal(&doors, "[[listener]]\n").unwrap();
+    assert!(problem.contains("its clients would leave tenant `a`"), "{problem}");
+    assert!(refusal(&doors, &doors.replace("door", "gate")).is_some());
+    assert_eq!(refusal(&doors, &doors.replace(tenant, "")), None);
+    assert_eq!(refusal(&doors, &doors.replace("2883", "2884")), None);
+}

@@ -19,13 +19,15 @@ pub(crate) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
         }
     };
     let problems = found.problems();
+    let directory = directory.display().to_string();
     if problems > 0 {
-        let directory = directory.display();
         complain(format_args!(
-            "{problems} problems; `tidegate store export --salvage {directory}` saves what can be read\n"
+            "{problems} problem{}; `tidegate store export --salvage {directory}` saves what can be read\n",
+            if problems == 1 { "" } else { "s" }
         ));
     }
-    print_and_exit(&text(&found), if problems == 0 { Exit::Ok } else { Exit::Failure })
+    let text = tidegate_store::with_directory(&text(&found), &directory);
+    print_and_exit(&text, if problems == 0 { Exit::Ok } else { Exit::Failure })
 }
 
 fn text(found: &CheckReport) -> String {

@@ -22,11 +22,21 @@ impl Fenced {
     }
 }
 
+/// The remedy of a file that the operating system does not read.
+fn remedy_of(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "run the command as the user of the broker",
+        io::ErrorKind::OutOfMemory => "allow the process more memory (`ulimit -v`)",
+        io::ErrorKind::IsADirectory => "a directory has the name of this file",
+        _ => "look at the system's log for a failing disk",
+    }
+}
+
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The disk refused.
-    #[error("cannot read {file}: {source}; look at the system's log for a failing disk")]
+    #[error("cannot read {file}: {source}; {}", remedy_of(.source))]
     Io {
         /// The file's name in the store's directory.
         file: String,
@@ -177,4 +187,18 @@ pub enum SubmitError {
 /// path, and a command in the message can be copied afterwards.
 pub fn with_directory(message: &str, directory: &str) -> String {
     message.replace(" DIR", &format!(" {directory}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_file_is_named_with_its_remedy() {
+        let shown = |kind: io::ErrorKind| ReadError::reading("LOCK", kind.into()).to_string();
+        assert!(shown(io::ErrorKind::PermissionDenied).ends_with("; run the command as the user of the broker"));
+        assert!(shown(io::ErrorKind::IsADirectory).ends_with("; a directory has the name of this file"));
+        assert!(shown(io::ErrorKind::OutOfMemory).ends_with("; allow the process more memory (`ulimit -v`)"));
+        assert!(shown(io::ErrorKind::Other).contains("failing disk"));
+    }
 }

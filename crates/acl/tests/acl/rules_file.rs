@@ -215,3 +215,20 @@ fn a_wrong_value_of_any_key_refuses_the_whole_file() {
         }
     }
 }
+
+#[test]
+fn names_that_do_not_exist_are_warned_of() {
+    let mut builder = tidegate_acl::RulesBuilder::new();
+    let text = "[[rule]]\nallow = false\nlisteners = ['wsx', 'w*']\ntopics = ['a']\n\n\
+                [[rule]]\nallow = true\ntenants = ['acme', 'x*']\ntopics = ['b']\n";
+    builder.rules_file("rules", text.as_bytes()).unwrap();
+    builder.warn_of_unknown_names(&["ws".to_owned()], &["acme".to_owned()]);
+    let warnings: Vec<String> = builder.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "rules:1:1: there is no listener `wsx`, so the rule holds for no client of it",
+            "rules:6:1: there is no tenant `x*`, so the rule holds for no client of it"
+        ]
+    );
+}

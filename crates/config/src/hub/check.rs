@@ -476,10 +476,31 @@ pub fn check_kept(pipelines: &[Pipeline], store: &Store) -> Result<(), NoStoreEr
     wants.map_or(Ok(()), |pipeline| Err(NoStoreError(pipeline.name.clone())))
 }
 
+/// The warning about a pipeline that needs a store of the broker, which only its flags can name.
+pub fn store_warning(config: &Config) -> Option<String> {
+    if config.hub.bus.is_some() {
+        return None;
+    }
+    check_kept(&config.pipelines, &config.store).err().map(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::store_warning;
     use crate::source::FileText;
     use crate::{Config, Inputs};
+
+    #[test]
+    fn a_pipeline_without_a_store_is_warned_of() {
+        let warning = |text: &str| {
+            let inputs = Inputs { file: Some(FileText::new("t.toml", text)), ..Inputs::default() };
+            store_warning(&Config::load(inputs).unwrap())
+        };
+        assert!(warning(RIGHT).unwrap().contains("pipeline `hot` keeps messages on disk, and the broker has no store"));
+        assert_eq!(warning(&format!("{RIGHT}keep = \"memory\"\n")), None);
+        assert_eq!(warning(&format!("{RIGHT}[store]\ndirectory = \"data\"\n")), None);
+        assert_eq!(warning(""), None);
+    }
 
     fn findings(text: &str) -> String {
         let inputs = Inputs { file: Some(FileText::new("tidegate.toml", text)), ..Inputs::default() };

@@ -28,11 +28,11 @@ mod topics;
 mod way;
 
 #[cfg(not(feature = "pipelines"))]
-pub use absent::check_files;
-#[cfg(not(feature = "pipelines"))]
 pub(crate) use absent::refuse;
+#[cfg(not(feature = "pipelines"))]
+pub use absent::{check_files, store_warning};
 #[cfg(feature = "pipelines")]
-pub use check::{NoStoreError, check, check_kept};
+pub use check::{NoStoreError, check, check_kept, store_warning};
 #[cfg(feature = "pipelines")]
 pub use client_ids::is_client_of;
 #[cfg(feature = "pipelines")]

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
 
 use tidegate_config::Config;
+use tidegate_config::hub::hub_listener;
+use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::sections::access::DefaultAccess;
 use tidegate_config::sections::auth::Auth;
 
@@ -55,17 +57,38 @@ fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
+/// Whether rules decide about clients. Grants of a token or a service must be checked, too.
+pub fn restricts(config: &Config) -> bool {
+    let access = &config.access;
+    access.has_rules() || access.default == DefaultAccess::Deny || config.auths.iter().any(Auth::brings_rules)
+}
+
 /// The rules of a configuration; `None` where nothing was said, so that nothing need be asked. Warnings are logged.
 ///
 /// # Errors
 /// When a file cannot be read or is wrong. Never less than all rules are loaded.
 pub fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
-    let access = &config.access;
-    let named = access.has_rules() || access.default == DefaultAccess::Deny;
-    // Grants of a token or a service must be checked, too.
-    if !named && !config.auths.iter().any(Auth::brings_rules) {
+    if !restricts(config) {
         return Ok(None);
     }
+    let builder = read_all(config)?;
+    for warning in builder.warnings() {
+        tracing::warn!(place = %warning.place, "{}", warning.message);
+    }
+    let default = if config.access.default == DefaultAccess::Allow { Effect::Allow } else { Effect::Deny };
+    Ok(Some(Arc::new(builder.build(default))))
+}
+
+/// The warnings about the rules of a configuration, each with its place.
+///
+/// # Errors
+/// As of [`load`].
+pub fn warnings(config: &Config) -> Result<Vec<String>, AccessError> {
+    Ok(read_all(config)?.warnings().iter().map(ToString::to_string).collect())
+}
+
+fn read_all(config: &Config) -> Result<RulesBuilder, AccessError> {
+    let access = &config.access;
     let mut builder = RulesBuilder::new();
     if let Some(rules) = &access.rules {
         let text = rules.as_bytes();
@@ -80,11 +103,12 @@ pub fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
         let text = read("access.acl_file", path)?;
         builder.mosquitto_file(path, &text).map_err(|problem| AccessError::Rules { problem, text })?;
     }
-    for warning in builder.warnings() {
-        tracing::warn!(place = %warning.place, "{}", warning.message);
-    }
-    let default = if access.default == DefaultAccess::Allow { Effect::Allow } else { Effect::Deny };
-    Ok(Some(Arc::new(builder.build(default))))
+    let own = [RELAY_LISTENER.to_owned(), hub_listener("")];
+    let of_tenants = config.tenants.iter().map(|tenant| hub_listener(&tenant.name));
+    let listeners = config.listeners.iter().map(|listener| listener.name.clone()).chain(own).chain(of_tenants);
+    let tenants = config.tenants.iter().map(|tenant| tenant.name.clone()).chain([String::new()]);
+    builder.warn_of_unknown_names(&listeners.collect::<Vec<_>>(), &tenants.collect::<Vec<_>>());
+    Ok(builder)
 }
 
 /// One byte more than is allowed is read, so that a file that is too large is seen to be.
@@ -116,5 +140,16 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[0].starts_with("acl:2:5: the user name is missing"), "{shown}");
         assert_eq!(lines[1..], ["  |", "2 | user", "  |     ^"], "{shown}");
+    }
+
+    #[test]
+    fn rules_for_listeners_that_do_not_exist_are_warned_of() {
+        let rules = "[[rule]]\nallow = false\nlisteners = ['web', 'relay', 'tidegate-hub/a', 'door']\ntenants = ['*', 'a']\ntopics = ['#']\n";
+        let text =
+            format!("[[listener]]\nname = 'door'\n[[tenant]]\nname = 'a'\n[access]\nrules = \"\"\"\n{rules}\"\"\"\n");
+        let file = Some(tidegate_config::source::FileText::new("t.toml", text));
+        let config = Config::load(tidegate_config::Inputs { file, ..Default::default() }).unwrap();
+        let expected = "access.rules:1:1: there is no listener `web`, so the rule holds for no client of it";
+        assert_eq!(warnings(&config).unwrap(), [expected]);
     }
 }

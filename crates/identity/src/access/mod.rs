@@ -7,7 +7,7 @@ mod tenancy;
 mod tenant_table;
 pub mod tenants;
 
-pub use load::{AccessError, load};
+pub use load::{AccessError, load, restricts, warnings};
 pub use presets::{presets, relayed_tenant};
 pub use tenancy::Tenancy;
 

@@ -296,6 +296,15 @@ pub(crate) fn random() -> u64 {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct InFlightFlag {
     /// How many messages of QoS 1 and 2 are under way at once at most [default: 20]
-    #[arg(short = 'M', long, value_name = "COUNT", help_heading = heading::MQTT)]
+    #[arg(short = 'M', long, value_name = "COUNT", value_parser = in_flight, help_heading = heading::MQTT)]
     pub max_inflight: Option<NonZeroU16>,
+}
+
+/// A number of messages that cannot be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a number from 1 to 65535")]
+struct InFlightError;
+
+fn in_flight(text: &str) -> Result<NonZeroU16, InFlightError> {
+    text.parse().map_err(|_| InFlightError)
 }

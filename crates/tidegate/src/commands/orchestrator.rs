@@ -1,6 +1,7 @@
 //! `tidegate orchestrator`: an MQTT server whose messages are worked by other brokers.
 
 use clap::Args as ClapArgs;
+use clap::builder::NonEmptyStringValueParser;
 
 use tidegate_config_cli::args::ConfigArgs;
 
@@ -21,7 +22,7 @@ the environment (TIDEGATE__ORCHESTRATOR__BROKERS) instead.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// A broker of the fleet: mqtt://HOST:PORT, with NAME= before it where wanted, mqtts:// for TLS; repeatable
-    #[arg(short, long, value_name = "[NAME=]ADDRESS")]
+    #[arg(short, long, value_name = "[NAME=]ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     broker: Vec<String>,
 
     /// How publishes are spread: topic-hash, round-robin or least-loaded [default: topic-hash]
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     policy: Option<String>,
 
     /// Its name in the fleet [default: made at random, and kept in the data directory]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
 
     /// A former flag, whose key is refused with the present one

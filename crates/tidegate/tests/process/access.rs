@@ -39,6 +39,16 @@ fn cve_2018_12550_a_broken_file_of_rules_prevents_the_start() {
 }
 
 #[test]
+fn config_check_warns_of_rules_for_no_listener() {
+    let folder = Folder::new();
+    let rules = folder.write("rules", "[[rule]]\nallow = false\nlisteners = ['wbe']\ntopics = ['#']\n");
+    let config = folder.write("t.toml", &format!("[access]\nrules_file = {rules:?}\n"));
+    let ended = run(&["config", "check", &config]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.err.contains("there is no listener `wbe`"), "{}", ended.err);
+}
+
+#[test]
 fn users_without_rights_in_the_settings_prevent_the_start() {
     let folder = Folder::new();
     let users = folder.write("users", "");
