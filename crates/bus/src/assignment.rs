@@ -65,6 +65,11 @@ impl Table {
         self.members.values().map(|pulse| pulse.lease_ms.map(Duration::from_millis))
     }
 
+    /// The life, the count and the lease of the member with this name.
+    pub(crate) fn pulse_of(&self, name: &str) -> Option<(u64, u64, Option<Duration>)> {
+        self.members.get(name).map(|pulse| (pulse.life, pulse.beat, pulse.lease_ms.map(Duration::from_millis)))
+    }
+
     /// True if two tables differ in more than the counts of members.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         self.leases != other.leases || !self.members().eq(other.members())

@@ -9,7 +9,7 @@ use crate::backend::{Backend, Target};
 use crate::budget::Budget;
 use crate::completion::Completion;
 use crate::error::in_range;
-use crate::group::{self, Joining};
+use crate::group::{self, Joining, NameWatch};
 use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
     Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName,
@@ -221,6 +221,12 @@ impl Bus {
         wake: Wake,
     ) -> Result<Membership, BusError> {
         self.join_as(&Joining { group, member, partitions, former: Some(former) }, wake)
+    }
+
+    /// Watches whether a process is a member of a group under this name, without joining the group. A member that joins
+    /// takes the name from that process.
+    pub fn watch_name(&self, group: &GroupName, member: &MemberName) -> NameWatch {
+        NameWatch::new(Arc::clone(&self.backend), Arc::clone(&self.budget), Arc::clone(&self.settings), group, member)
     }
 
     fn join_as(&self, joining: &Joining<'_>, wake: Wake) -> Result<Membership, BusError> {

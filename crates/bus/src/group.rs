@@ -22,7 +22,10 @@ use crate::{
 };
 
 mod leases;
+mod name_watch;
 mod worker;
+
+pub use self::name_watch::{NameUse, NameWatch};
 
 /// A proposal: a table, and the table on which it is based.
 #[derive(Serialize, Deserialize)]
@@ -88,9 +91,7 @@ pub(crate) fn join(
     wake: Wake,
 ) -> Result<Membership, BusError> {
     let Joining { group, member, partitions, former } = *joining;
-    let spec =
-        LogSpec { max_records: MAX_RECORDS, max_bytes: MAX_BYTES, ..LogSpec::shared(LogName::of_group(group), 1) };
-    let place = LogPartition::new(spec.name.clone(), 0);
+    let target = target_of(group);
     let (events, inbox) = channel();
     let (holdings, life) = (Holdings::new(wake), new_life());
     let seat = Seat::new(member.as_str(), life, partitions, settings.lease, settings.max_release_time).behind(former);
@@ -98,7 +99,7 @@ pub(crate) fn join(
         backend,
         budget,
         settings: Arc::clone(settings),
-        target: Target { spec: Arc::new(spec), place },
+        target,
         seat,
         life,
         partitions,
@@ -125,6 +126,14 @@ pub(crate) fn join(
     let start = thread::Builder::new().name(format!("bus-{member}")).spawn(run);
     start.map_err(|error| BusError::Refused { action: "start a thread", reason: error.to_string() })?;
     Ok(Membership::new(holdings, life, command(events), left))
+}
+
+/// The log of a group.
+fn target_of(group: &GroupName) -> Target {
+    let spec =
+        LogSpec { max_records: MAX_RECORDS, max_bytes: MAX_BYTES, ..LogSpec::shared(LogName::of_group(group), 1) };
+    let place = LogPartition::new(spec.name.clone(), 0);
+    Target { spec: Arc::new(spec), place }
 }
 
 fn command(events: Sender<Event>) -> crate::membership::Command {

@@ -53,6 +53,7 @@ pub use completion::{Done, Wake};
 pub use connection::{Connection, Observer};
 pub use error::BusError;
 pub use feed::{Reader, Taken};
+pub use group::{NameUse, NameWatch};
 pub use live::{LiveMessage, Subscription};
 pub use log::{Bounds, Keep, LogPartition, LogSpec, Writers};
 pub use membership::{Member, Membership, MembershipEvent, Tenure};

@@ -113,7 +113,10 @@ pub(crate) fn check_usage(config: &Config, findings: &mut Findings) {
     }
     let source = origins.source_of("hub", "usage");
     if matches!(usage_address(hub, cluster), None | Some(Ok(Address::Embedded))) {
-        findings.push(Problem::new("records of usage have no bus").hint("set hub.bus"), source.clone());
+        findings.push(
+            Problem::new("records of usage have no bus").hint("set hub.bus, or cluster.bus (--bus)"),
+            source.clone(),
+        );
     }
     if store.engine_durability() == Durability::Memory {
         let problem = Problem::new("records of usage need a data directory");

@@ -12,7 +12,7 @@ use crate::files::{FileId, Files, Mark};
 use crate::membership::Membership;
 use crate::record::{Body, Origin, encode};
 use crate::send_queue::{SendQueue, Sent, State};
-use crate::{Lost, Settings};
+use crate::{Lost, Settings, local};
 
 /// Who sends.
 pub(crate) struct Order {
@@ -162,6 +162,9 @@ impl Carrier {
         if *lost != Lost::Closed {
             // The process that opened the files ends for this error and reports it, so here it is only information.
             tracing::info!(why = %lost, "cannot write the files on the bus any more");
+            if let Err(error) = local::note_fenced(&self.local, matches!(lost, Lost::Fenced(_))) {
+                tracing::warn!(%error, "cannot note in the data directory that another process has the files");
+            }
             (self.settings.on_lost)(lost);
         }
     }

@@ -41,6 +41,6 @@ mod settings;
 pub use disk::{MirrorDisk, MirrorStatus};
 pub use error::{Damage, Lost, MirrorError};
 pub use fetch::fetch;
-pub use local::is_copy;
+pub use local::{is_copy, is_fenced};
 pub use open::{OpenReport, OpenedMirror, open};
 pub use settings::{OnLost, Settings, log_of};

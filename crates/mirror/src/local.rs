@@ -15,6 +15,8 @@ use crate::files::{FileId, Files};
 /// The file with the position of the working copy.
 pub(crate) const STATE: &str = "MIRROR";
 const ASIDE: &str = "MIRROR.new";
+/// Says that another process has taken the log.
+const FENCED: &str = "MIRROR.fenced";
 const MAGIC: [u8; 8] = *b"TIDEMIRR";
 const VERSION: u32 = 1;
 /// Longest such file, bytes.
@@ -131,9 +133,26 @@ pub fn is_copy(directory: &Path) -> bool {
     directory.join(STATE).exists()
 }
 
+/// Whether another process has taken the log from the process that had the directory last, and none has had the
+/// directory since then.
+pub fn is_fenced(directory: &Path) -> bool {
+    directory.join(FENCED).exists()
+}
+
+/// Notes whether another process has taken the log.
+pub(crate) fn note_fenced(disk: &RealDisk, is_fenced: bool) -> io::Result<()> {
+    match is_fenced {
+        true => disk.create(FENCED).map(drop),
+        false => match disk.remove(FENCED) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    }
+}
+
 /// Whether a file is the mirror's own.
 pub(crate) fn is_own(name: &str) -> bool {
-    name == STATE || name == ASIDE || is_part(name)
+    name == STATE || name == ASIDE || name == FENCED || is_part(name)
 }
 
 fn is_part(name: &str) -> bool {

@@ -8,7 +8,7 @@ use tidegate_store::{Disk, LockError, RealDisk, inspect};
 use crate::ask::{Range, ask};
 use crate::carrier::{Carrier, Order};
 use crate::files::{Files, Mark};
-use crate::local::{Kept, LocalState};
+use crate::local::{Kept, LocalState, note_fenced};
 use crate::record::{Body, Origin, encode};
 use crate::replay::{Replay, Stop};
 use crate::send_queue::{SendQueue, State};
@@ -68,12 +68,14 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     let found = find(bus, &place, &local, settings.local_sync, claimed.epoch.0, &mut report)?;
     let Found { files, sequence, offset, is_content_local } = found;
     if !report.created && !report.filled {
-        tracing::info!(log = %place.log, report.resumed, report.records, report.bytes, "the working copy equals the bus");
+        let OpenReport { resumed, records, bytes, .. } = report;
+        tracing::info!(log = %place.log, resumed, records, bytes, "the working copy equals the bus");
     }
     let trimmed = files.iter().filter_map(|(_, file)| file.first).min().map_or(offset, |mark| mark.offset);
     let state = State::at(sequence, Mark { position: claimed.position, offset }, trimmed);
     let order = Order { epoch: claimed.epoch, sequence, offset, since_index: 0, live_at_index: 0 };
     let carrier = Carrier::new(bus.clone(), place, settings, local, incarnation, SendQueue::new(state, files), order);
+    note_fenced(&carrier.local, false)?;
     let disk = MirrorDisk::start(carrier, lock)?;
     if is_content_local {
         disk.fill()?;

@@ -40,7 +40,7 @@ fn explained(name: &str, it: &PipelineReport) -> String {
     let meaning = match it.state.as_str() {
         "running" => "it takes messages and brings them to its sinks",
         "retrying" => "a sink or the source is away: messages wait, and it tries again",
-        "paused" => "an operator has paused it: `tidegate hub resume NAME` has it go on",
+        "paused" => "an operator has paused it; `tidegate hub resume NAME` continues it",
         "connecting" => "it has no connection to its source, or no subscription there",
         _ => "no member that answers runs it",
     };

@@ -1,10 +1,11 @@
 //! The embedded bus in memory.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tidegate_bus::{Address, Append, Bus, BusError, LogSpec, Settings};
+use tidegate_bus::{Address, Append, Bus, BusError, GroupName, LogSpec, MemberName, NameUse, Settings};
 
-use crate::client::{Client, log, place};
+use crate::client::{Client, log, place, until};
 use crate::{Deployment, settings};
 
 struct Embedded(Bus);
@@ -23,6 +24,20 @@ fn in_memory() -> Embedded {
 
 mod memory {
     crate::suite!(a_test_each, super::in_memory());
+}
+
+#[test]
+fn a_silent_member_loses_its_name_after_a_lease() {
+    // So long that the member does not count up during the test.
+    let lease = Duration::from_secs(3_600);
+    let client = Client(Bus::open(&Address::Embedded, Settings { lease, ..settings() }, Arc::new(|_| {})).unwrap());
+    let (group, name) = (GroupName::new("homes").unwrap(), MemberName::new("a").unwrap());
+    let (_joined, bell) = client.join("homes", "a", 1);
+    let mut watch = client.0.watch_name(&group, &name);
+    let now = Instant::now();
+    until(&bell, "the name", || (watch.look(now).unwrap() == NameUse::Taken).then_some(()));
+    assert_eq!(watch.look(now + lease / 2).unwrap(), NameUse::Taken);
+    assert_eq!(watch.look(now + lease).unwrap(), NameUse::Free);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
-use tidegate_bus::{Membership, MembershipEvent, Partition};
+use tidegate_bus::{GroupName, MemberName, Membership, MembershipEvent, NameUse, NameWatch, Partition};
 
-use crate::client::{Client, until};
+use crate::client::{Client, bell, until};
 use crate::{Deployment, settings};
 
 type Joined = (Membership, Receiver<()>);
@@ -58,6 +59,22 @@ pub(crate) fn members_know_each_other_and_share_partitions<D: Deployment>(deploy
     drop(a.0);
     settled(&[&b], &[7]);
     until(&b.1, "the other's leaving", || (names(&b.0) == ["b"]).then_some(()));
+}
+
+pub(crate) fn a_name_is_taken_until_its_member_leaves<D: Deployment>(deployment: &mut D) {
+    let (member, other) = (Client(deployment.bus()), deployment.bus());
+    let watch = |name: &str| other.watch_name(&GroupName::new("homes").unwrap(), &MemberName::new(name).unwrap());
+    let (mut a, mut b) = (watch("a"), watch("b"));
+    let (_, bell) = bell();
+    let awaited = |watch: &mut NameWatch, wanted| {
+        until(&bell, "the use of the name", || (watch.look(Instant::now()).unwrap() == wanted).then_some(()));
+    };
+    awaited(&mut a, NameUse::Free);
+    let joined = member.join("homes", "a", 1);
+    awaited(&mut a, NameUse::Taken);
+    awaited(&mut b, NameUse::Free);
+    drop(joined);
+    awaited(&mut a, NameUse::Free);
 }
 
 pub(crate) fn a_partition_is_never_two_members<D: Deployment>(deployment: &mut D) {

@@ -66,6 +66,7 @@ macro_rules! suite {
             fencing::an_owner_stores_nothing_after_a_refused_append,
             fencing::trimming_takes_nothing_from_the_owner,
             groups::members_know_each_other_and_share_partitions,
+            groups::a_name_is_taken_until_its_member_leaves,
             groups::a_partition_is_never_two_members,
             groups::a_process_takes_the_place_of_another_by_its_name,
             live::messages_reach_one_or_all_in_order,

@@ -113,6 +113,8 @@ pub(super) struct Shared {
     ends: AtomicBool,
     /// See [`Shared::prepares_until`].
     prepares_until: OnceLock<Instant>,
+    /// The life in which the node has had links to all homes.
+    linked_life: AtomicU64,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
     /// Why the process ends: it has served the wrong partitions for too long, or its tenants have other numbers.
@@ -147,6 +149,7 @@ impl Shared {
             wants_share: true.into(),
             ends: false.into(),
             prepares_until: OnceLock::new(),
+            linked_life: AtomicU64::new(u64::MAX),
             was_ready,
             astray: OnceLock::new(),
         }

@@ -21,10 +21,10 @@ section! {
         /// Server names that a TLS client asks for, such as `"acme.example.org"` or `"*.acme.example.org"`; case does
         /// not matter.
         sni: Texts = Texts::default(), in Kind::Texts;
-        /// User names that belong to it; a `*` at the end matches any rest. Needs an `[[auth]]`, or a listener that
+        /// User names that belong to it; a `*` at the end matches any rest, also none. Needs an `[[auth]]`, or a listener that
         /// takes the user name from certificates.
         users: Texts = Texts::default(), in Kind::Texts;
-        /// Common names of certificates that belong to it; a `*` at the end matches any rest.
+        /// Common names of certificates that belong to it; a `*` at the end matches any rest, also none.
         certificate_cn: Texts = Texts::default(), in Kind::Texts;
         /// Clients connected at once, without idle clients of HTTP and CoAP; beyond it CONNECT is refused.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("no limit but the broker's"));

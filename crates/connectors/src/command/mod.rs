@@ -180,10 +180,8 @@ fn table(pipelines: &Pipelines) -> String {
         }
         if it.ended_early > 0 {
             let early = it.ended_early;
-            let _ = writeln!(
-                text,
-                "  {early} windows ended early, as more messages came than `window` lets wait: raise it"
-            );
+            let _ =
+                writeln!(text, "  {early} windows ended early: more messages came than `window` lets wait; raise it");
         }
     }
     text

@@ -4,11 +4,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::Batch;
+use super::{Batch, News};
 use crate::record::Record;
 
 /// Retries of a batch for which a sink has reached a limit. Then one of its records is to blame.
 pub(super) const MAX_LIMITED_RETRIES: u32 = 8;
+
+/// Milliseconds after which another reason is reported, while a sink takes no batches.
+const REPORT_EVERY: u64 = 60_000;
 
 /// How records become batches, and what happens when one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +137,8 @@ pub(super) struct Lane {
     limited: u32,
     /// Why the last batch failed, until one succeeds.
     pub(super) error: Option<String>,
+    /// The reason that was reported last, and when.
+    reported: Option<(String, u64)>,
 }
 
 impl Lane {
@@ -152,6 +157,7 @@ impl Lane {
             failures: 0,
             limited: 0,
             error: None,
+            reported: None,
         }
     }
 
@@ -240,6 +246,20 @@ impl Lane {
         }
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
         Tried::of(self.waiting.drain(..count).map(|waiting| waiting.item))
+    }
+
+    /// The news since the last call: the sink takes no batches any more, or for another reason, or takes them again.
+    pub(super) fn news(&mut self, now: u64, sink: usize) -> Option<News> {
+        let is_due = match (&self.reported, &self.error) {
+            (None, error) => error.is_some(),
+            (Some(_), None) => true,
+            (Some((reported, at)), Some(why)) => reported != why && now.saturating_sub(*at) >= REPORT_EVERY,
+        };
+        if !is_due {
+            return None;
+        }
+        self.reported = self.error.clone().map(|why| (why, now));
+        Some(self.error.clone().map_or(News::Back { sink }, |why| News::Away { sink, why }))
     }
 
     /// A batch has come to its end.

@@ -371,16 +371,11 @@ impl<D> Core<D> {
         let chance = self.chance.number();
         let dead = self.first_lanes[self.settings.sinks.len()];
         let Some(at) = self.lanes.get_mut(lane) else { return };
-        let (sink, was_away) = (at.sink, at.error.is_some());
+        let sink = at.sink;
         self.numbers.batches += 1;
         self.numbers.batch_ms += at.age(now);
         let settled = at.settle(now, outcome, chance);
-        let news = match (was_away, &at.error) {
-            (false, Some(why)) => Some(News::Away { sink, why: why.clone() }),
-            (true, None) => Some(News::Back { sink }),
-            _ => None,
-        };
-        self.actions.extend(news.map(Action::Tell));
+        self.actions.extend(at.news(now, sink).map(Action::Tell));
         self.numbers.retried += u64::from(settled.retried);
         if lane != dead && Some(lane) != self.archive() {
             self.numbers.sink_deliveries += settled.done.len() as u64;

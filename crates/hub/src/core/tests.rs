@@ -433,6 +433,28 @@ fn the_waits_of_two_pipelines_in_a_row_are_under_20_ms() {
 }
 
 #[test]
+fn another_reason_of_a_sink_is_reported_within_a_minute() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    let (mut now, mut reported) = (5, Vec::new());
+    while now < 70_000 {
+        actions(&mut core, now);
+        // The server starts, and does not know the password.
+        let why = if now < 1_000 { "refused" } else { "wrong password" };
+        core.settle(now, 0, Outcome::Away(why.into()));
+        for action in actions(&mut core, now) {
+            if let Action::Tell(News::Away { why, .. }) = action {
+                reported.push((why, now));
+            }
+        }
+        now = core.deadline().unwrap();
+    }
+    let [(first, 5), (second, at)] = &reported[..] else { panic!("{reported:?}") };
+    assert_eq!((first.as_str(), second.as_str()), ("refused", "wrong password"));
+    assert!((60_005..62_000).contains(at), "{reported:?}");
+}
+
+#[test]
 fn a_sink_that_is_away_is_tried_later_and_later_and_reported() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     core.take(0, 0, &message(1, 0), Some((1, 0)));

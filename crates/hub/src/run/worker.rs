@@ -242,9 +242,13 @@ impl<S: Source> Worker<S> {
                 if let Some(status) = snapshot.sinks.get_mut(sink) {
                     status.last_error = Some((wall_clock(), why.clone()));
                 }
-                tracing::warn!(pipeline, sink = name(sink), "the sink rejects batches; messages wait: {why}");
+                tracing::warn!(
+                    pipeline,
+                    sink = name(sink),
+                    "the sink takes no messages; they wait, and it is tried again: {why}"
+                );
             }
-            News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink accepts batches again"),
+            News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink takes messages again"),
             News::Failed { topic, why, kept } => {
                 let failure = LastFailure { at: wall_clock(), topic: topic.clone(), why: why.clone(), kept };
                 snapshot.last_failure = Some(failure);
@@ -255,7 +259,7 @@ impl<S: Source> Worker<S> {
                 self.course.failures_told = Some(Instant::now());
                 let untold = std::mem::take(&mut self.course.failures_untold);
                 let outcome = if kept { "a message became a dead letter" } else { "a message was dropped" };
-                tracing::warn!(pipeline, topic, untold, "{outcome}: {why}");
+                tracing::warn!(pipeline, topic, not_logged = untold, "{outcome}: {why}");
             }
         }
     }

@@ -13,6 +13,7 @@ mod mqtt;
 mod nats;
 mod parquet;
 mod place;
+mod placed;
 mod postgres;
 mod postgres_tls;
 mod redis;
@@ -66,6 +67,19 @@ impl SinkError {
     /// The sink is away, for this reason.
     pub fn away(error: impl std::fmt::Display) -> Self {
         Self::Away(error.to_string())
+    }
+
+    /// The sink is away for this error and its causes.
+    fn away_by(error: &dyn std::error::Error) -> Self {
+        Self::Away(with_causes(error))
+    }
+}
+
+/// An error with its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", with_causes(cause)),
+        None => error.to_string(),
     }
 }
 
@@ -168,6 +182,14 @@ impl SinkSettings {
     /// # Errors
     /// In words, when its settings are of no use or a file that they name cannot be read.
     pub fn open(&self, files: &FileSinks, place: &SinkLane<'_>) -> Result<Box<dyn Sink>, OpenError> {
+        let sink = self.open_kind(files, place)?;
+        Ok(match self.kind.place() {
+            Some(place) => Box::new(placed::Placed { sink, place }),
+            None => sink,
+        })
+    }
+
+    fn open_kind(&self, files: &FileSinks, place: &SinkLane<'_>) -> Result<Box<dyn Sink>, OpenError> {
         let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings, ids)),

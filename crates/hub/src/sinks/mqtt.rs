@@ -83,13 +83,13 @@ impl MqttSink {
                 Ok(Step::Event(event)) => return Ok(event),
                 Ok(Step::Woken) => {}
                 Ok(Step::Deadline) => return Err(SinkError::Away("the broker does not answer".to_owned())),
-                Err(error) => return Err(SinkError::away(error)),
+                Err(error) => return Err(SinkError::away_by(&error)),
             }
         }
     }
 
     fn connect(&mut self, deadline: Instant) -> Result<(), SinkError> {
-        self.driver.connect().map_err(SinkError::away)?;
+        self.driver.connect().map_err(|error| SinkError::away_by(&error))?;
         loop {
             match self.next_event(deadline)? {
                 Event::Connected(_) => {
@@ -237,6 +237,7 @@ fn said(why: &Disconnected) -> String {
             format!("the broker has ended the connection: {text}")
         }
         Disconnected::Protocol(error) => error.to_string(),
+        Disconnected::ConnectTimeout => "the broker does not answer CONNECT in time".to_owned(),
         _ => "the broker has closed the connection".to_owned(),
     }
 }

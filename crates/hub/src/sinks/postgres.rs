@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::place::Ids;
 use super::postgres_tls::Tls;
-use super::{Sink, SinkError};
+use super::{Sink, SinkError, with_causes};
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -154,7 +154,7 @@ fn connect(
         Some(tls) => config.connect(tls.clone()),
         None => config.connect(NoTls),
     };
-    let mut client = connected.map_err(|error| SinkError::Away(with_cause(&error)))?;
+    let mut client = connected.map_err(|error| SinkError::away_by(&error))?;
     let limit = format!("SET statement_timeout = {}", timeout.as_millis());
     client.batch_execute(&limit).map_err(|error| judge(&error))?;
     let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|field| *field != ID).collect();
@@ -192,17 +192,10 @@ fn kind(value: &Value) -> Option<&'static str> {
 
 /// Whether a retry may help: a value that does not fit its column will not fit it later.
 fn judge(error: &postgres::Error) -> SinkError {
-    let said = with_cause(error);
+    let said = with_causes(error);
     // Class 22 is about data, 23 about constraints.
     let is_data = error.code().is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("23"));
     if is_data { SinkError::Refused(said) } else { SinkError::Away(said) }
-}
-
-fn with_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", with_cause(cause)),
-        None => error.to_string(),
-    }
 }
 
 impl Sink for PostgresSink {

@@ -57,7 +57,9 @@ pub enum SourceStep<T> {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The source forgets a message when it is delivered.
-    #[error("its source keeps no messages that are delivered: a pipeline of topics does with keep = \"24h\"")]
+    #[error(
+        "it keeps no delivered messages: a pipeline of topics does with keep = \"24h\", in a cluster with hub.bus, too"
+    )]
     NothingKept,
     /// It would bring no message.
     #[error("the time lies in the future: no message came then")]

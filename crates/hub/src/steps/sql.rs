@@ -331,8 +331,17 @@ fn syntax(statement: &str, error: &ParserError) -> StepError {
     let Some((said, place)) = text.rsplit_once(" at Line: ") else { return StepError::new(text) };
     let Some((line, column)) = place.split_once(", Column: ") else { return StepError::new(text.clone()) };
     match (line.trim().parse(), column.trim().parse()) {
-        (Ok(line), Ok(column)) => StepError::new(said).at(At::point(line, column)),
+        (Ok(line), Ok(column)) => StepError::new(in_words(said)).at(At::point(line, column)),
         _ => StepError::new(text.clone()),
+    }
+}
+
+/// The parser names a word between two values by its own types.
+fn in_words(said: &str) -> &str {
+    if said.starts_with("No infix parser") {
+        "there is no such operator: there are + - * / % ||, = <> < <= > >=, AND, OR, IN, BETWEEN, LIKE and IS"
+    } else {
+        said
     }
 }
 

@@ -211,6 +211,7 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT FROM 't'", Some((1, 1, 1)), "names no field"),
         ("SELECT FROM WHERE", Some((1, 1, 1)), "names no field"),
         ("SELECT payload.a FROM 't' WHERE payload.a >", None, "xpected"),
+        ("SELECT 7 DIV 2 AS x FROM 't'", Some((1, 10, 1)), "no such operator"),
         ("SELECT temp FROM 't'", Some((1, 8, 4)), "payload.temp"),
         ("SELECT uper(topic) AS x FROM 't'", Some((1, 8, 4)), "no function `uper`"),
         ("SELECT topic FROM 't'\nWHERE username = 'a'", Some((2, 7, 8)), "does not carry it"),

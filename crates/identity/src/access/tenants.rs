@@ -99,7 +99,8 @@ impl TenantMap {
         }
         let by_prefix = |patterns: &Patterns, value: Option<&str>| patterns.by_prefix(value?);
         let host = client.sni.map(str::to_ascii_lowercase);
-        let by_host = || self.hosts.find(host.as_deref()?, |host, part| host.ends_with(part));
+        let by_host =
+            || self.hosts.find(host.as_deref()?, |host, part| host.len() > part.len() && host.ends_with(part));
         let relayed =
             |settled| client.relayed.filter(|relayed| relayed.settled == settled).map(|relayed| relayed.tenant);
         let found = by_prefix(&self.certificates, client.certificate_cn)
@@ -141,7 +142,7 @@ impl Patterns {
     }
 
     fn find(&self, value: &str, fits: impl Fn(&str, &str) -> bool) -> Option<TenantId> {
-        let partly = || self.partial.iter().find(|(part, _)| value.len() > part.len() && fits(value, part));
+        let partly = || self.partial.iter().find(|(part, _)| fits(value, part));
         self.exact.get(value).copied().or_else(|| partly().map(|(_, tenant)| *tenant))
     }
 }
@@ -218,11 +219,12 @@ default = 'allow'
     }
 
     #[test]
-    fn an_ending_of_a_host_or_the_whole_beginning_is_not_enough() {
+    fn a_subdomain_has_a_label_and_any_rest_may_be_empty() {
         assert_eq!(resolve(&Traits { sni: Some("bolt.example"), ..PLAIN }), TenantId::DEFAULT);
         assert_eq!(resolve(&Traits { sni: Some("xbolt.example"), ..PLAIN }), TenantId::DEFAULT);
         assert_eq!(resolve(&Traits { sni: Some(".bolt.example"), ..PLAIN }), TenantId::DEFAULT);
-        assert_eq!(resolve(&Traits { user_name: Some("acme-"), ..PLAIN }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-"), ..PLAIN }), ACME);
+        assert_eq!(resolve(&Traits { user_name: Some("acme"), ..PLAIN }), TenantId::DEFAULT);
         assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway 2"), ..PLAIN }), TenantId::DEFAULT);
     }
 

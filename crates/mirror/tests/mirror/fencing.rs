@@ -38,6 +38,8 @@ fn a_replaced_owner_is_fenced_and_the_new_one_has_all_commits() {
     assert!(!store.step(), "nor is it tried again");
     assert_eq!(older.lost(), Some(Lost::Fenced(place("a").log)));
     assert_eq!(notified.recv_timeout(PATIENCE), Ok(Lost::Fenced(place("a").log)));
+    let fenced = || [mine.path(), theirs.path()].map(tidegate_mirror::is_fenced);
+    assert_eq!(fenced(), [true, false], "the directory says that another process has the log");
     let before = contents(&store);
     assert_eq!(before.len(), 20, "reads continue");
     let (mut next, committed) = stepped(&newer, store_settings());
@@ -52,6 +54,7 @@ fn a_replaced_owner_is_fenced_and_the_new_one_has_all_commits() {
     let (store, _) = stepped(&again, store_settings());
     let keys: Vec<u64> = contents(&store).keys().map(|key| u64::from_be_bytes(key[..].try_into().unwrap())).collect();
     assert_eq!(keys, (1..=20).chain([22]).collect::<Vec<_>>());
+    assert_eq!(fenced(), [false, false], "and no more when its process has it again");
 }
 
 #[test]

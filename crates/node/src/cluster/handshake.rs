@@ -57,7 +57,7 @@ pub(super) struct PeerInfo {
 pub(super) enum HandshakeError {
     #[error(transparent)]
     Frame(#[from] FrameError),
-    #[error("it says that there will be no session: {}", .0.text())]
+    #[error("the link is refused: {}", .0.text())]
     Refused(Refusal),
     #[error("its secret differs; all nodes of a cluster need the same secret")]
     Secret,

@@ -1,20 +1,29 @@
 //! The links of a node, as far as its clients depend on them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
+use tidegate_cluster::Table;
+use tidegate_engine::PARTITIONS;
 use tidegate_node::{Detours, LinkState, PeerStatus};
 
 use super::Shared;
 use crate::driver::reach::{detours, no_home_in_reach};
 
 impl Shared {
-    /// Why the node is not ready, if a link is not up.
+    /// Why the node is not ready, if it begins a life and has no link to a home yet. Later it stays ready without a link:
+    /// its own partitions are served, and one node that hangs or is refused must not take all others from their clients.
     pub(super) fn link_block_reason(&self) -> Option<String> {
-        let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
-        open.map(|peer| match peer.last_failure {
-            Some(failure) => format!("its link to node {} is not up: {failure}", peer.name),
-            None => format!("its link to node {} is not up", peer.name),
-        })
+        let life = self.life();
+        if self.linked_life.load(Ordering::Relaxed) == life {
+            return None;
+        }
+        let peers = self.node.cluster().peers;
+        let missing = missing_link(&self.name, &peers, &self.state().standpoint.table);
+        if missing.is_none() {
+            self.linked_life.store(life, Ordering::Relaxed);
+        }
+        missing
     }
 
     /// The members that this node has a link with, and their incarnations.
@@ -39,5 +48,57 @@ impl Shared {
     pub(super) fn reach_block_reason(&self) -> Option<String> {
         let (serves, near) = (self.served() > 0, self.near());
         no_home_in_reach(&self.name, serves, &self.state().standpoint.table, &self.inquiries.believed(&near))
+    }
+}
+
+/// The first node with partitions that this one has no link to, and why.
+fn missing_link(own: &str, peers: &[PeerStatus], table: &Table) -> Option<String> {
+    let is_linked =
+        |node: &str| peers.iter().any(|peer| peer.name.as_str() == node && peer.state == LinkState::Settled);
+    let mut homes = (0..PARTITIONS).filter_map(|partition| Some(table.home(partition)?.node.as_str()));
+    let missing = homes.find(|node| *node != own && !is_linked(node))?;
+    let failure = peers.iter().find(|peer| peer.name.as_str() == missing).and_then(|peer| peer.last_failure.as_ref());
+    Some(match failure {
+        Some(failure) => format!("its link to node {missing} is not up: {failure}"),
+        None => format!("its link to node {missing} is not up"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_cluster::Advert;
+    use tidegate_node::{LinkCounters, NodeName};
+
+    use super::*;
+    use crate::driver::first_table::first_table;
+
+    fn peer(name: &str, state: LinkState) -> PeerStatus {
+        PeerStatus {
+            name: NodeName::new(name).unwrap(),
+            incarnation: 1,
+            address: "127.0.0.1:1".parse().unwrap(),
+            state,
+            through: None,
+            since: 0,
+            rtt_us: None,
+            shards: Some(1),
+            waiting_bytes: 0,
+            counters: LinkCounters::default(),
+            last_failure: None,
+        }
+    }
+
+    #[test]
+    fn a_start_waits_for_links_to_homes_alone() {
+        let advert = Advert { life: 1, ..Advert::default() };
+        let table = first_table(&["a", "b"].map(|node| (node.to_owned(), advert.clone())).into());
+        let (up, down) = (LinkState::Settled, LinkState::Dialing);
+        assert_eq!(missing_link("a", &[peer("b", up)], &table), None);
+        let without_b = missing_link("a", &[], &table);
+        assert_eq!(without_b.as_deref(), Some("its link to node b is not up"));
+        assert_eq!(missing_link("a", &[peer("b", down)], &table), without_b);
+        let refused = [peer("b", up), peer("d", down)];
+        assert_eq!(missing_link("a", &refused, &table), None, "node d has no partitions, and may never have a link");
+        assert!(missing_link("d", &[peer("a", up), peer("b", down)], &table).is_some());
     }
 }

@@ -11,6 +11,9 @@ pub enum FrameError {
         /// The maximum.
         limit: usize,
     },
+    /// The beginning of a TLS handshake.
+    #[error("it speaks TLS, and this node does not; set cluster.tls to the same on all nodes")]
+    Tls,
     /// An unknown kind.
     #[error("a frame of the unknown kind {0}")]
     Kind(u8),

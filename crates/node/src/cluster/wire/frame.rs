@@ -12,6 +12,8 @@ pub const MAX_GREETING_BYTES: usize = 512;
 /// link, and one message more, which may be as long as MQTT allows.
 pub const MAX_FRAME_BYTES: usize = 512 * 1024 * 1024;
 
+/// The type and the version of a first record of TLS.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 /// Length and kind.
 const HEAD_BYTES: usize = 5;
 
@@ -92,6 +94,9 @@ pub fn split_frame(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usiz
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length == 0 || length > limit {
+        if bytes.starts_with(&TLS_HANDSHAKE) {
+            return Err(FrameError::Tls);
+        }
         return Err(FrameError::Length { length, limit });
     }
     let Some((kind, body)) = rest.get(..length).and_then(<[u8]>::split_first) else { return Ok(None) };

@@ -139,11 +139,11 @@ impl Refusal {
         match self {
             Self::Version => "it speaks another version of the link; use releases that go together",
             Self::Secret => "it has another secret; all nodes of a cluster need the same",
-            Self::Unknown => "it does not know this node, or not yet",
-            Self::Incarnation => "it knows this node in another life",
+            Self::Unknown => "it does not know this node yet",
+            Self::Incarnation => "it knows another process of this node",
             Self::NotMeant => "another node answers at that address",
-            Self::OutOfTurn => "it has to connect itself: the node with the smaller name does",
-            Self::Shards => "it has no numbers left for the shards of this node",
+            Self::OutOfTurn => "it connects itself, as the node with the smaller name",
+            Self::Shards => "all nodes together may have 64 shards, and it has no numbers for those of this node",
             Self::Protocol => "it does not understand what this node says",
         }
     }

@@ -106,6 +106,8 @@ fn a_batch_in_place_is_the_same_frame() {
 fn strangers_differ_from_nodes_of_another_version() {
     let http = b"GET / HTTP/1.1\r\n";
     assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
+    let tls = [0x16, 3, 1, 0, 0xc8, 1];
+    assert_eq!(split_frame(&tls, MAX_GREETING_BYTES), Err(FrameError::Tls));
     let mut other = written(&Frame::Hello(hello()));
     other[13] = LINK_VERSION as u8 + 1;
     assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(LINK_VERSION + 1)));
