@@ -217,6 +217,10 @@ impl SocketCalls<'_> {
         self.shard.counters.reads += 1;
         let handshaking = transport.is_handshaking();
         let mut input = transport.read(&mut self.shard.buffer);
+        if flags.has(Flags::BLOCKED) && transport.has_room() {
+            flags.clear(Flags::BLOCKED);
+            self.shard.engine.outputs().stand_in_line(key);
+        }
         if matches!(input, Ok(Input::Introduced)) {
             if !self.shard.admission().admit_introduced(key) {
                 return;
