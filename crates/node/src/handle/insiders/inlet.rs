@@ -65,7 +65,7 @@ impl Inlet {
     pub fn connect(&self, listener: ListenerId, client: SocketAddr, tls: Option<TlsFacts>) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        self.node.enter(Inside::socket(theirs, listener, client, tls.map(Arc::new)));
+        enter(&self.node, Inside::socket(theirs, listener, client, tls.map(Arc::new)));
         Ok(ours)
     }
 
@@ -99,11 +99,10 @@ impl Inlet {
     }
 }
 
-impl NodeHandle {
-    fn enter(&self, inside: Inside) {
-        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(self.shards().max(1));
-        self.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(ServiceOrder::Enter(Box::new(inside)))));
-    }
+/// Gives a connection to a shard.
+fn enter(node: &NodeHandle, inside: Inside) {
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(node.shards().max(1));
+    node.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(ServiceOrder::Enter(Box::new(inside)))));
 }
 
 impl NodeInsiders<'_> {
@@ -115,7 +114,7 @@ impl NodeInsiders<'_> {
     /// When the system has no sockets left.
     pub fn connect(&self, listener: ListenerId) -> io::Result<PipeEnd> {
         let (ours, theirs) = tidegate_pipe::pair()?;
-        self.node.enter(Inside::pipe(theirs, listener));
+        enter(self.node, Inside::pipe(theirs, listener));
         Ok(ours)
     }
 }
