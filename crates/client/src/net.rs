@@ -5,6 +5,7 @@ mod announce;
 mod connect_error;
 mod driver;
 mod link;
+mod pipes;
 #[cfg(feature = "quic")]
 mod quic;
 #[cfg(not(feature = "quic"))]
@@ -18,6 +19,7 @@ pub use address::{Address, SocketOptions};
 pub use announce::{Announce, Announced, SocketName};
 pub use connect_error::{ConnectError, TransportError};
 pub use driver::{Driver, Step, Waker};
+pub use pipes::Pipes;
 #[cfg(feature = "quic")]
 pub use quic::{QuicSettings, QuicStream};
 pub use tls::{TlsConnector, TlsFileError, TlsOptions, TlsVersion};

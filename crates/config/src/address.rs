@@ -65,6 +65,7 @@ pub fn default_name(address: &ListenAddress) -> String {
         ListenAddress::Coap(at) => format!("coap-{}", at.port),
         ListenAddress::Coaps(at) => format!("coaps-{}", at.port),
         ListenAddress::Unix(_) => "unix".to_owned(),
+        ListenAddress::Process => "process".to_owned(),
     }
 }
 
@@ -83,6 +84,7 @@ pub fn on_loopback(address: &ListenAddress) -> ListenAddress {
         ListenAddress::Coap(at) => ListenAddress::Coap(loopback(at.port)),
         ListenAddress::Coaps(at) => ListenAddress::Coaps(loopback(at.port)),
         ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
+        ListenAddress::Process => ListenAddress::Process,
     }
 }
 

@@ -48,6 +48,10 @@ pub enum ListenAddress {
     Coap(HostPort),
     /// The same over DTLS.
     Coaps(HostPort),
+    /// Parts of this process. There is no socket: they [`connect`] themselves.
+    ///
+    /// [`connect`]: crate::NodeInsiders::connect
+    Process,
 }
 
 /// A host and a port, not yet resolved.
@@ -206,7 +210,7 @@ impl ListenAddress {
             | Self::Coap(at)
             | Self::Coaps(at)
             | Self::Quic(at) => Some(at),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Process => None,
         }
     }
 
@@ -253,6 +257,7 @@ impl fmt::Display for ListenAddress {
             Self::Https(at) => write!(f, "https://{at}"),
             Self::Coap(at) => write!(f, "coap://{at}"),
             Self::Coaps(at) => write!(f, "coaps://{at}"),
+            Self::Process => f.write_str("this process"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

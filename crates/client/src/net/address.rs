@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Announce, TlsConnector};
+use super::{Announce, Pipes, TlsConnector};
 
 /// Where a server is, and by which transport it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,11 @@ pub enum Address {
     Unix {
         /// The socket's path.
         path: PathBuf,
+    },
+    /// MQTT to a server in this process, without a socket. [`SocketOptions::pipes`] leads there.
+    Pipe {
+        /// The number of the listener.
+        listener: u16,
     },
     /// MQTT over WebSocket over TCP.
     WebSocket {
@@ -74,6 +79,7 @@ impl std::fmt::Display for Address {
                 write_authority(f, host, *port)
             }
             Self::Unix { path } => write!(f, "{}", path.display()),
+            Self::Pipe { listener } => write!(f, "listener {listener} of this process"),
             Self::WebSocket { host, port, path } => {
                 f.write_str("ws://")?;
                 write_authority(f, host, *port)?;
@@ -106,11 +112,13 @@ pub struct SocketOptions {
     /// Told the local address of each TCP socket before it connects. The server has to be on this machine: the socket is
     /// bound to the server's own address.
     pub announce: Option<Announce>,
+    /// The way to a server in this process.
+    pub pipes: Option<Pipes>,
 }
 
 impl Default for SocketOptions {
     fn default() -> Self {
-        Self { bind: None, connect_timeout: Duration::from_secs(30), tls: None, announce: None }
+        Self { bind: None, connect_timeout: Duration::from_secs(30), tls: None, announce: None, pipes: None }
     }
 }
 
@@ -127,6 +135,7 @@ mod tests {
         let path = "/mqtt".to_owned();
         let web = Address::WebSocket { host: "h".to_owned(), port: 2, path };
         assert_eq!(web.to_string(), "ws://h:2/mqtt");
+        assert_eq!(Address::Pipe { listener: 4 }.to_string(), "listener 4 of this process");
         let unix = Address::Unix { path: "a/b".into() };
         assert_eq!(unix.to_string(), "a/b");
     }

@@ -196,6 +196,20 @@ impl Driver {
         }
     }
 
+    /// The next event that is there already. Bytes of a server in this process are read for it; a look at a socket would
+    /// cost more than a message, so they wait for [`Driver::next`].
+    pub fn at_hand(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.client.poll_event() {
+                return Some(event);
+            }
+            let is_pipe = self.link.as_mut().is_some_and(Link::is_pipe);
+            if !is_pipe || !self.exchange(Instant::now()) {
+                return None;
+            }
+        }
+    }
+
     /// Does nothing until `until`, or until a [`Waker`] is used since the last rest. The server's packets are read
     /// together afterwards: a thread that is woken for each message costs more than its work.
     pub fn rest(&mut self, until: Instant) {

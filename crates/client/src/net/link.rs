@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::Instant;
 
 use mio::{Registry, Token};
+use tidegate_pipe::PipeEnd;
 
 use super::stream::Stream;
 use super::websocket::WebSocket;
@@ -12,6 +13,10 @@ use crate::Client;
 
 /// Bytes passed to a WebSocket at once; it copies them, so this bounds its memory.
 const WEBSOCKET_CHUNK: usize = 64 << 10;
+
+/// Bytes read from a pipe at once. A read is no system call, and the messages of a small one are in the processor's cache
+/// when they are handled.
+const PIPE_READ_SIZE: usize = 8 << 10;
 
 /// A connected transport, and whether it may be readable and writable. Readiness is reported once, and holds until the
 /// socket would block.
@@ -43,7 +48,11 @@ impl Link {
             Address::WebSocket { host, port, path } | Address::WebSocketTls { host, port, path } => {
                 Some(WebSocket::new(host, *port, path))
             }
-            Address::Tcp { .. } | Address::Tls { .. } | Address::Quic { .. } | Address::Unix { .. } => None,
+            Address::Tcp { .. }
+            | Address::Tls { .. }
+            | Address::Quic { .. }
+            | Address::Unix { .. }
+            | Address::Pipe { .. } => None,
         };
         let (stream, announced) = Stream::connect(address, options)?;
         Ok(Self { announced, stream, websocket, readable: true, writable: true, farewell_said: false })
@@ -60,6 +69,12 @@ impl Link {
     pub(super) fn ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable;
         self.writable |= writable;
+        self.finds_room();
+    }
+
+    /// Whether the server is in this process.
+    pub(super) fn is_pipe(&mut self) -> bool {
+        self.stream.pipe().is_some()
     }
 
     /// Whether the transport may be readable.
@@ -188,10 +203,14 @@ impl Link {
         if !self.readable {
             return Progress::Blocked;
         }
-        match self.stream.read(scratch) {
+        let size = if self.is_pipe() { PIPE_READ_SIZE.min(scratch.len()) } else { scratch.len() };
+        let room = scratch.get_mut(..size).unwrap_or_default();
+        let result = self.stream.read(room);
+        let has_room = self.finds_room();
+        match result {
             Ok(0) => Progress::Ended(TransportError::EndOfStream),
             Ok(count) => {
-                let bytes = scratch.get(..count).unwrap_or(&[]);
+                let bytes = room.get(..count).unwrap_or(&[]);
                 let Some(websocket) = &mut self.websocket else {
                     client.handle_input(now, bytes);
                     return Progress::Some;
@@ -206,9 +225,16 @@ impl Link {
             }
             Err(error) => {
                 self.readable = self.holds(&error);
-                failed(error)
+                if has_room { Progress::Some } else { failed(error) }
             }
         }
+    }
+
+    /// Whether a pipe that took no more output takes some again. It reports room as something to read.
+    fn finds_room(&mut self) -> bool {
+        let finds = !self.writable && self.stream.pipe().is_some_and(PipeEnd::has_room);
+        self.writable |= finds;
+        finds
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use tidegate_pipe::PipeEnd;
 
 use super::quic::QuicStream;
 use super::tls::TlsStream;
@@ -21,6 +22,7 @@ pub(super) enum Stream {
     Unix(mio::net::UnixStream),
     Tls(Box<TlsStream>),
     Quic(Box<QuicStream>),
+    Pipe(PipeEnd),
 }
 
 impl Stream {
@@ -55,6 +57,12 @@ impl Stream {
                     connected.map_err(|source| ConnectError::Connect { address: address.to_string(), source })?;
                 Ok((Self::Unix(mio::net::UnixStream::from_std(stream)), announced))
             }
+            Address::Pipe { listener } => {
+                let pipes = options.pipes.as_ref().ok_or(io::Error::from(io::ErrorKind::Unsupported));
+                let opened = pipes.and_then(|pipes| pipes.open(*listener));
+                let end = opened.map_err(|source| ConnectError::Connect { address: address.to_string(), source })?;
+                Ok((Self::Pipe(end), None))
+            }
         }
     }
 
@@ -65,6 +73,7 @@ impl Stream {
             Self::Unix(stream) => Ok(stream),
             Self::Tls(tls) => Ok(tls.socket_mut()),
             Self::Quic(quic) => Err(quic),
+            Self::Pipe(end) => Ok(end),
         }
     }
 
@@ -76,10 +85,18 @@ impl Stream {
         }
     }
 
+    /// The pipe to a server in this process, if it is one.
+    pub(super) fn pipe(&mut self) -> Option<&mut PipeEnd> {
+        match self {
+            Self::Pipe(end) => Some(end),
+            _ => None,
+        }
+    }
+
     /// Whether bytes that were taken wait for the socket.
     pub(super) fn is_waiting(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tcp(_) | Self::Unix(_) | Self::Pipe(_) => false,
             Self::Tls(tls) => tls.is_waiting(),
             Self::Quic(quic) => quic.is_waiting(),
         }
@@ -99,6 +116,10 @@ impl Stream {
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
             Self::Tls(tls) => tls.shutdown_write(),
             Self::Quic(quic) => quic.shutdown_write(),
+            Self::Pipe(end) => {
+                end.shutdown_write();
+                Ok(())
+            }
         }
     }
 
@@ -117,6 +138,7 @@ impl Read for Stream {
             Self::Unix(stream) => stream.read(buffer),
             Self::Tls(tls) => tls.read(buffer),
             Self::Quic(quic) => quic.read(buffer),
+            Self::Pipe(end) => end.read(buffer),
         }
     }
 }
@@ -128,12 +150,13 @@ impl Write for Stream {
             Self::Unix(stream) => stream.write(buffer),
             Self::Tls(tls) => tls.write(buffer),
             Self::Quic(quic) => quic.write(buffer),
+            Self::Pipe(end) => end.write(buffer),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            Self::Tcp(_) | Self::Unix(_) | Self::Pipe(_) => Ok(()),
             Self::Tls(tls) => tls.flush(),
             Self::Quic(quic) => quic.flush(),
         }

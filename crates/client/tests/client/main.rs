@@ -13,6 +13,7 @@ mod driver;
 mod ending;
 mod hostile;
 mod lossy;
+mod pipe;
 mod publishing;
 mod receiving;
 mod requests;

@@ -5,12 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use tidegate_engine::{self as engine, AuthOutcome, AuthRequest, ListenerId, Reason};
-use tidegate_hub::net::{Address, SocketOptions};
-use tidegate_node::{HostPort, ListenAddress, Node};
+use tidegate_hub::net::{Address, Pipes, SocketOptions};
+use tidegate_node::{ListenAddress, Node};
 
 use tidegate_config::Config;
 use tidegate_config::hub::{CLIENT_PREFIX, NoStoreError, Way, check_kept, hub_listener};
-use tidegate_config::own_sockets::announce_to;
 use tidegate_config::sections::Listener;
 use tidegate_config::sections::hub::Pipeline;
 
@@ -22,6 +21,8 @@ const PASSWORD_WORDS: u64 = 4;
 pub struct Door {
     /// A listener for each tenant with pipelines, by its name; the default tenant has an empty one.
     listeners: Vec<(String, ListenerId)>,
+    /// That of the default tenant.
+    default: ListenerId,
     password: String,
     /// Whether the origin of a message is known: brokers of a fleet do not say it.
     origins: bool,
@@ -40,24 +41,26 @@ pub fn with_door(mut config: Config) -> Result<(Config, Option<Door>), NoStoreEr
     let tenants: BTreeSet<&str> =
         std::iter::once("").chain(config.pipelines.iter().map(Pipeline::tenant_name)).collect();
     let tenants: Vec<String> = tenants.into_iter().map(str::to_owned).collect();
-    let mut listeners = Vec::new();
+    let next = |config: &Config| ListenerId(u16::try_from(config.listeners.len()).unwrap_or(u16::MAX));
+    // The empty name is the first.
+    let (default, mut listeners) = (next(&config), Vec::new());
     for tenant in tenants {
-        let number = u16::try_from(config.listeners.len()).unwrap_or(u16::MAX);
+        let number = next(&config);
         config.listeners.push(Listener {
-            address: ListenAddress::Tcp(HostPort { host: "127.0.0.1".to_owned(), port: 0 }),
+            address: ListenAddress::Process,
             name: hub_listener(&tenant),
             mobile_nodes: false,
             topic_alias_maximum_out: 0,
             ..Listener::default()
         });
-        listeners.push((tenant, ListenerId(number)));
+        listeners.push((tenant, number));
     }
     // Its keys are random, and this process gives them to no client.
     let keys = RandomState::new();
     let words: Vec<String> = (0..PASSWORD_WORDS).map(|word| format!("{:016x}", keys.hash_one(word))).collect();
     let password = words.concat();
     let origins = !config.orchestrator.enabled;
-    Ok((config, Some(Door { listeners, password, origins })))
+    Ok((config, Some(Door { listeners, default, password, origins })))
 }
 
 impl Door {
@@ -79,16 +82,15 @@ impl Door {
         AuthOutcome::Accept(engine::Accepted { identity: Some(Arc::new(identity)), ..engine::Accepted::default() })
     }
 
-    /// How pipelines connect; `None` if a listener is not open.
-    pub(super) fn way(&self, node: &Node) -> Option<Way> {
-        let address = |(tenant, listener): &(String, ListenerId)| {
-            let at = node.socket_of(|id| id == *listener)?;
-            Some((tenant.clone(), Address::Tcp { host: at.ip().to_string(), port: at.port() }))
-        };
-        let tenants = self.listeners.iter().map(address).collect::<Option<Vec<_>>>()?;
-        Some(Way {
-            address: tenants.first()?.1.clone(),
-            socket: SocketOptions { announce: Some(announce_to(node.handle())), ..SocketOptions::default() },
+    /// How pipelines connect.
+    pub(super) fn way(&self, node: &Node) -> Way {
+        let address = |listener: &ListenerId| Address::Pipe { listener: listener.0 };
+        let tenants = self.listeners.iter().map(|(tenant, listener)| (tenant.clone(), address(listener))).collect();
+        let node = node.handle();
+        let pipes = Pipes::through(move |listener| node.insiders().connect(ListenerId(listener)));
+        Way {
+            address: address(&self.default),
+            socket: SocketOptions { pipes: Some(pipes), ..SocketOptions::default() },
             // A user name could lead to another tenant than the listener.
             user_name: None,
             password: Some(self.password.clone().into_bytes()),
@@ -97,6 +99,6 @@ impl Door {
             prefix: CLIENT_PREFIX.to_owned(),
             suffix: String::new(),
             tenants,
-        })
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Pipelines in the broker: their configuration, how they come in, and the running ones.
 //!
-//! Each is a session of the broker with a client id that no client can have. It comes in by its own listener at
-//! loopback, with a password that only this process knows.
+//! Each is a session of the broker with a client id that no client can have. It comes in by a listener without a socket,
+//! through a pipe, with a password that only this process knows.
 
 mod control;
 mod door;
@@ -32,9 +32,6 @@ const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(30);
 /// Why pipelines do not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartPipelinesError {
-    /// Their listener is not open.
-    #[error("the listener of pipelines is not open")]
-    NotOpen,
     /// The settings of a pipeline cannot be made.
     #[error(transparent)]
     Settings(#[from] PipelineError),
@@ -76,7 +73,7 @@ impl Pipelines {
         removed::warn_of_removed(&config.pipelines, &node.handle());
         let Some(door) = door else { return Ok(Self::default()) };
         // A mistake is an error at the start, even where another process runs the pipeline.
-        let settings = config.pipeline_settings(&door.way(node).ok_or(StartPipelinesError::NotOpen)?)?;
+        let settings = config.pipeline_settings(&door.way(node))?;
         let hub = if placement.may_change() { Hub::new(settings) } else { Hub::start(settings) };
         let hub = Arc::new(hub?);
         // Before the wait, so that an operator sees its reason.

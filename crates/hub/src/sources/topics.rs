@@ -325,7 +325,7 @@ impl Source for Topics {
     }
 
     fn ready(&mut self) -> Option<SourceStep<Delivery>> {
-        self.driver.client().poll_event().map(|event| self.take(event))
+        self.driver.at_hand().map(|event| self.take(event))
     }
 
     fn rest(&mut self, until: Instant) {

@@ -82,12 +82,13 @@ pub(crate) fn bind(
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path, owner_only).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
-        // Another part of the process listens for HTTP and CoAP.
+        // Another part of the process listens for HTTP and CoAP, and the process itself needs no socket.
         ListenAddress::Quic(_)
         | ListenAddress::Http(_)
         | ListenAddress::Https(_)
         | ListenAddress::Coap(_)
-        | ListenAddress::Coaps(_) => Ok(Vec::new()),
+        | ListenAddress::Coaps(_)
+        | ListenAddress::Process => Ok(Vec::new()),
         ListenAddress::Tcp(at)
         | ListenAddress::Tls(at)
         | ListenAddress::WebSocket { at, .. }

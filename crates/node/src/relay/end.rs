@@ -74,7 +74,7 @@ impl End {
         self.connecting = false;
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.peer_closed |= event.is_read_closed() || event.is_error();
-        if event.is_writable() || event.is_error() {
+        if event.is_writable() || event.is_error() || self.transport.has_room() {
             self.blocked = false;
         }
     }
@@ -241,6 +241,7 @@ pub(crate) fn carry(
             Err(_) => from.fail(),
         }
         to.flush(buffer);
+        from.blocked &= !from.transport.has_room();
         // A pong, or an answer to a handshake.
         from.flush(buffer);
     }

@@ -217,6 +217,10 @@ impl SocketCalls<'_> {
         self.shard.counters.reads += 1;
         let handshaking = transport.is_handshaking();
         let mut input = transport.read(&mut self.shard.buffer);
+        if flags.has(Flags::BLOCKED) && transport.has_room() {
+            flags.clear(Flags::BLOCKED);
+            self.shard.engine.outputs().stand_in_line(key);
+        }
         if matches!(input, Ok(Input::Introduced)) {
             if !self.shard.admission().admit_introduced(key) {
                 return;
@@ -236,14 +240,9 @@ impl SocketCalls<'_> {
             (flags, transport) = same;
         }
         if handshaking {
-            self.shard.read_budget = self.shard.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
-            if !transport.is_handshaking() {
-                self.shard.counters.tls_handshakes += 1;
-                self.shard.counters.tls_resumed += u64::from(transport.is_resumed());
-                self.shard.accepting().preset(key);
-                let Some(same) = self.shard.table.get(key) else { return };
-                (flags, transport) = same;
-            }
+            self.note_handshake(key);
+            let Some(same) = self.shard.table.get(key) else { return };
+            (flags, transport) = same;
         }
         match input {
             Ok(Input::Bytes { payload, full }) => {
@@ -273,6 +272,17 @@ impl SocketCalls<'_> {
             Ok(Input::Blocked | Input::Introduced) => {}
             Ok(Input::Closed) => self.end_input(key),
             Err(_) => self.lose(key),
+        }
+    }
+
+    /// A step of a TLS handshake is done, perhaps the last one.
+    fn note_handshake(&mut self, key: ConnectionKey) {
+        self.shard.read_budget = self.shard.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
+        let ended = self.shard.table.get(key).filter(|(_, transport)| !transport.is_handshaking());
+        if let Some((_, transport)) = ended {
+            self.shard.counters.tls_handshakes += 1;
+            self.shard.counters.tls_resumed += u64::from(transport.is_resumed());
+            self.shard.accepting().preset(key);
         }
     }
 

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use tidegate_engine::TenantId;
 
-use crate::service::{ClientLink, Ping, Pong, ServiceOrder};
+use crate::admission::Seat;
+use crate::service::{ClientLink, Inside, Ping, Pong, ServiceOrder};
 use crate::shard::Shard;
 use crate::shard::facets::OrderCalls;
 
@@ -41,8 +42,12 @@ impl OrderCalls<'_> {
             }
             // A shard that does not serve yet, or no more, closes it.
             ServiceOrder::Enter(inside) if *serving => {
-                let (transport, listener, peer) = inside.into_parts();
-                self.shard.admission().admit(transport, listener, peer);
+                let Inside { transport, listener, peer, is_own } = *inside;
+                if is_own {
+                    self.shard.sockets().take_in(transport, listener, Seat::OWN, peer);
+                } else {
+                    self.shard.admission().admit(transport, listener, peer);
+                }
             }
             ServiceOrder::Enter(_) => {}
             ServiceOrder::AddPrincipal { number, principal, answered, unanswered } => {

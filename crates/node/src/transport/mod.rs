@@ -21,6 +21,7 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustls::{ClientConnection, ServerConfig};
 use tidegate_engine::{Output, Reason};
+use tidegate_pipe::PipeEnd;
 
 use self::outbound::Outbound;
 use self::proxied::Proxied;
@@ -46,6 +47,8 @@ pub(crate) enum Transport {
     Outbound(Box<Outbound>),
     #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     Quic(Box<Quic>),
+    /// To another thread of this process.
+    Pipe(Box<PipeEnd>),
 }
 
 /// Why a transport ended.
@@ -100,6 +103,7 @@ impl Transport {
             Self::Proxied(proxied) => proxied.read(buffer),
             Self::Outbound(tls) => tls.read(buffer),
             Self::Quic(quic) => Ok(quic.read(buffer).map_end(Ended::Quic)),
+            Self::Pipe(end) => read(end, buffer),
         }
     }
 
@@ -107,7 +111,7 @@ impl Transport {
     fn tcp(&mut self) -> Option<&mut TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
-            Self::Unix(_) | Self::Quic(_) => None,
+            Self::Unix(_) | Self::Quic(_) | Self::Pipe(_) => None,
             Self::Tls(tls) => Some(tls.stream_mut()),
             Self::WebSocket(web) => Some(web.stream_mut().socket_mut()),
             Self::Proxied(proxied) => proxied.inner.tcp(),
@@ -148,7 +152,8 @@ impl Transport {
         match (self, output) {
             (Self::Tcp(stream), Some(output)) => write_output(stream, output),
             (Self::Unix(stream), Some(output)) => write_output(stream, output),
-            (Self::Tcp(_) | Self::Unix(_), None) => Ok(Wrote::All),
+            (Self::Pipe(end), Some(output)) => write_output(end, output),
+            (Self::Tcp(_) | Self::Unix(_) | Self::Pipe(_), None) => Ok(Wrote::All),
             (Self::Tls(tls), output) => tls.write(output, scratch),
             (Self::WebSocket(web), output) => web.write(output, scratch),
             (Self::Proxied(proxied), output) => proxied.inner.write(output, scratch),
@@ -160,7 +165,7 @@ impl Transport {
     /// The TLS session of a client, if there is one.
     fn session(&self) -> Option<&Tls> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) | Self::Outbound(_) | Self::Quic(_) => None,
+            Self::Tcp(_) | Self::Unix(_) | Self::Outbound(_) | Self::Quic(_) | Self::Pipe(_) => None,
             Self::Tls(tls) => Some(tls),
             Self::WebSocket(web) => web.stream().tls(),
             Self::Proxied(proxied) => proxied.inner.session(),
@@ -204,6 +209,14 @@ impl Transport {
         match self {
             Self::Quic(quic) => Some(quic),
             _ => None,
+        }
+    }
+
+    /// Whether it has found out with its last read that it takes output again: a pipe reports room as something to read.
+    pub(crate) fn has_room(&mut self) -> bool {
+        match self {
+            Self::Pipe(end) => end.has_room(),
+            _ => false,
         }
     }
 
@@ -279,7 +292,7 @@ impl Transport {
     /// Whether bytes of the transport itself wait to be written.
     pub(crate) fn is_waiting(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Unix(_) | Self::Quic(_) => false,
+            Self::Tcp(_) | Self::Unix(_) | Self::Quic(_) | Self::Pipe(_) => false,
             Self::Tls(tls) => tls.is_waiting(),
             Self::WebSocket(web) => web.is_waiting(),
             Self::Proxied(proxied) => proxied.inner.is_waiting(),
@@ -290,7 +303,7 @@ impl Transport {
     /// Whether the transport itself has ended, so that no more MQTT bytes arrive.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tcp(_) | Self::Unix(_) | Self::Pipe(_) => false,
             Self::Quic(quic) => quic.has_ended(),
             Self::Tls(tls) => tls.has_ended(),
             Self::WebSocket(web) => web.has_ended(),
@@ -302,7 +315,7 @@ impl Transport {
     /// Says goodbye in the transport's own terms, behind all output.
     pub(crate) fn close(&mut self, reason: Reason) {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => {}
+            Self::Tcp(_) | Self::Unix(_) | Self::Pipe(_) => {}
             Self::Tls(tls) => tls.close(),
             Self::WebSocket(web) => web.close(reason),
             Self::Proxied(proxied) => proxied.inner.close(reason),
@@ -322,6 +335,7 @@ impl Transport {
             Self::Proxied(proxied) => return proxied.inner.shutdown_write(),
             Self::Outbound(tls) => tls.stream().shutdown(Shutdown::Write),
             Self::Quic(quic) => return quic.finish(),
+            Self::Pipe(end) => return end.shutdown_write(),
         };
     }
 
@@ -332,6 +346,8 @@ impl Transport {
     pub(crate) fn interest(&self, blocked: bool) -> Interest {
         match self {
             Self::Unix(_) if !blocked => Interest::READABLE,
+            // Room is something to read there.
+            Self::Pipe(_) => Interest::READABLE,
             _ => Interest::READABLE | Interest::WRITABLE,
         }
     }
@@ -346,6 +362,7 @@ impl Transport {
             Self::Proxied(proxied) => return proxied.inner.source(),
             Self::Outbound(tls) => tls.stream_mut(),
             Self::Quic(_) => return None,
+            Self::Pipe(end) => &mut **end,
         })
     }
 
@@ -384,7 +401,7 @@ impl Transport {
     /// The client's address, from its proxy if there is one.
     pub(crate) fn peer(&self) -> Peer {
         let address = match self {
-            Self::Unix(_) => return Peer::Unix,
+            Self::Unix(_) | Self::Pipe(_) => return Peer::Unix,
             Self::Quic(quic) => return Peer::Address(quic.peer()),
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Tls(tls) => tls.stream().peer_addr(),
@@ -408,6 +425,7 @@ impl fmt::Debug for Transport {
             Self::Proxied(_) => "Proxied",
             Self::Outbound(_) => "Outbound",
             Self::Quic(_) => "Quic",
+            Self::Pipe(_) => "Pipe",
         };
         f.write_str(name)
     }

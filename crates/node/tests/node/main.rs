@@ -11,6 +11,7 @@ mod homes;
 mod limits;
 mod membership;
 mod message_events;
+mod pipes;
 mod pki;
 mod places;
 mod proxy;

@@ -26,7 +26,6 @@ use tidegate_administration::metering::Metering;
 use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
 use tidegate_config::Config;
 use tidegate_config::finding::Findings;
-use tidegate_config::hub::is_hub_listener;
 use tidegate_config::hub::{FilesOf, check_files};
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
@@ -466,16 +465,10 @@ fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, urls: &[Str
 /// The one line on standard output: scripts wait for it, and read the addresses from it.
 fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, urls: &[String]) -> String {
     let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
-    let position = |name: &str| config.listeners.iter().position(|listener| listener.name == name);
-    let socket = |name: &str| {
-        let at = position(name)?;
-        node.socket_of(|listener| usize::from(listener.0) == at).map(LocalAddress::Tcp)
-    };
-    // Only other orchestrators or nodes connect to the relay, and only pipelines of this process to their listener.
-    let relay = socket(RELAY_LISTENER);
-    let names = config.listeners.iter().map(|listener| listener.name.as_str());
-    let hub: Vec<LocalAddress> = names.filter(|name| is_hub_listener(name)).filter_map(socket).collect();
-    for address in node.local_addresses().iter().filter(|address| !hub.contains(address)) {
+    // Only other orchestrators or nodes connect to the relay.
+    let relay = config.listeners.iter().position(|listener| listener.name == RELAY_LISTENER);
+    let relay = relay.and_then(|at| node.socket_of(|listener| usize::from(listener.0) == at)).map(LocalAddress::Tcp);
+    for address in node.local_addresses() {
         let is_tcp = matches!(address, LocalAddress::Tcp(_));
         let before = if relay.as_ref() == Some(address) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp)] };
         let _ = write!(line, " {before}{address}");

@@ -26,14 +26,15 @@ mqtt: | others memchr thiserror
 engine: mqtt | tests random | others hashbrown memchr slab thiserror zeroize
 admin: units
 x509:
-client: mqtt x509
+client: mqtt x509 pipe
 bridge: client
 connections: | others tokio
+pipe:
 hub: units panics random client connections context bus
 visitor: client
 http: client units connections visitor
 coap: client visitor
-node: proc mqtt x509 engine store | tests random client mirror bus
+node: proc mqtt x509 engine store pipe | tests random client mirror bus
 store: random
 auth: panics
 acl: document mqtt

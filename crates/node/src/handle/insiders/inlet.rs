@@ -11,7 +11,9 @@ use std::sync::mpsc::channel;
 
 use rustls::ServerConfig;
 use tidegate_engine::{ListenerId, Now, Partitions, Principal, Reason, RetainedValue, ShardId};
+use tidegate_pipe::PipeEnd;
 
+use super::NodeInsiders;
 use super::silent::SilentNodes;
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::orders::{Admin, Door, ToShard};
@@ -63,9 +65,7 @@ impl Inlet {
     pub fn connect(&self, listener: ListenerId, client: SocketAddr, tls: Option<TlsFacts>) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(self.node.shards().max(1));
-        let order = ServiceOrder::Enter(Box::new(Inside::new(theirs, listener, client, tls.map(Arc::new))));
-        self.node.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(order)));
+        enter(&self.node, Inside::socket(theirs, listener, client, tls.map(Arc::new)));
         Ok(ours)
     }
 
@@ -96,6 +96,26 @@ impl Inlet {
     ) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
         let shard = self.node.home(principal.tenant, topic);
         read_retained(shard, |message| self.node.tell(shard, message), principal, topic)
+    }
+}
+
+/// Gives a connection to a shard.
+fn enter(node: &NodeHandle, inside: Inside) {
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(node.shards().max(1));
+    node.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(ServiceOrder::Enter(Box::new(inside)))));
+}
+
+impl NodeInsiders<'_> {
+    /// Connects a part of the process to a listener as a client, without a socket. The bytes of the pipe are MQTT. Limits
+    /// and bans do not hold for it, but the client is authenticated like others. A node that does not serve yet, or no
+    /// more, drops its end.
+    ///
+    /// # Errors
+    /// When the system has no sockets left.
+    pub fn connect(&self, listener: ListenerId) -> io::Result<PipeEnd> {
+        let (ours, theirs) = tidegate_pipe::pair()?;
+        enter(self.node, Inside::pipe(theirs, listener));
+        Ok(ours)
     }
 }
 
