@@ -146,7 +146,7 @@ impl Orchestrator {
         self.enabled.then(|| BrokerLinkSettings {
             orchestrator: self.name.clone(),
             policy: self.policy,
-            window: self.window,
+            window: Some(self.window).filter(|window| *window != 0),
             probe_interval_ms: ms(self.probe_interval),
             probe_timeout_ms: ms(self.probe_timeout),
             reassign_after_ms: ms(self.reassign_after),

@@ -153,7 +153,9 @@ impl<'a> Publication<'a> {
             return Rc::clone(kept);
         }
         let shared = self.share();
-        let kept = Rc::new(self.message(Vec::with_capacity(room_for(self.inline_len())), shared));
+        let mut message = Message::with_room(room_for(self.inline_len()));
+        self.put_into(&mut message, shared);
+        let kept = Rc::new(message);
         self.kept = Some(Rc::clone(&kept));
         kept
     }
@@ -165,8 +167,7 @@ impl<'a> Publication<'a> {
             && let Some(mut kept) = spare.take(self.inline_len())
             && let Some(message) = Rc::get_mut(&mut kept)
         {
-            let bytes = std::mem::take(&mut message.bytes);
-            *message = self.message(bytes, None);
+            self.put_into(message, None);
             self.kept = Some(Rc::clone(&kept));
             return kept;
         }
@@ -179,26 +180,23 @@ impl<'a> Publication<'a> {
         self.topic.len() + self.properties.len() + inline
     }
 
-    /// Its kept form, whose bytes are in this memory.
-    fn message(&self, mut bytes: Vec<u8>, shared: Option<Arc<[u8]>>) -> Message {
-        bytes.clear();
-        bytes.extend_from_slice(self.topic.as_bytes());
-        bytes.extend_from_slice(self.properties);
+    /// Replaces a kept message by this one. Each part is written in its place: a copy of the whole costs more.
+    fn put_into(&self, kept: &mut Message, shared: Option<Arc<[u8]>>) {
+        kept.bytes.clear();
+        kept.bytes.extend_from_slice(self.topic.as_bytes());
+        kept.bytes.extend_from_slice(self.properties);
         if shared.is_none() {
-            bytes.extend_from_slice(self.payload);
+            kept.bytes.extend_from_slice(self.payload);
         }
-        Message {
-            bytes,
-            topic_len: self.topic.len() as u32,
-            properties_len: self.properties.len() as u32,
-            shared,
-            tenant: self.tenant,
-            qos: self.qos,
-            retain: self.retain,
-            expires_at: self.expires_at,
-            publisher: self.publisher,
-            priority: self.priority,
-        }
+        kept.topic_len = self.topic.len() as u32;
+        kept.properties_len = self.properties.len() as u32;
+        kept.shared = shared;
+        kept.tenant = self.tenant;
+        kept.qos = self.qos;
+        kept.retain = self.retain;
+        kept.expires_at = self.expires_at;
+        kept.publisher = self.publisher;
+        kept.priority = self.priority;
     }
 
     /// Bytes that a delivery of this message counts for in a queue.
@@ -218,6 +216,22 @@ impl<'a> Publication<'a> {
 }
 
 impl Message {
+    /// An empty message whose bytes have this much memory.
+    fn with_room(len: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(len),
+            topic_len: 0,
+            properties_len: 0,
+            shared: None,
+            tenant: TenantId::DEFAULT,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            expires_at: Millis::NEVER,
+            publisher: 0,
+            priority: 0,
+        }
+    }
+
     /// The topic name.
     pub(crate) fn topic(&self) -> &str {
         // The bytes were copied from a `&str`; an empty topic would be the visible sign of a broken invariant.

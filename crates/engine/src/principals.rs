@@ -9,7 +9,9 @@ use crate::access::{Rules, Subject};
 use crate::connection::table::Connections;
 use crate::connection::{Connection, Outcome};
 use crate::identity::Identity;
-use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
+use crate::ids::{
+    ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId, hash_name,
+};
 use crate::now::Millis;
 use crate::observers::Observers;
 use crate::service::InnerPublication;
@@ -134,6 +136,11 @@ impl Principals {
     /// The name of the principal of a connection, and its tenant.
     pub(crate) fn name(&self, key: ConnectionKey) -> Option<(TenantId, &str)> {
         self.get(key).map(|principal| (principal.tenant, &*principal.name))
+    }
+
+    /// The publisher as a number, where groups deal by client; 0 if the connection is of no principal.
+    pub(crate) fn hash_of(&self, key: ConnectionKey) -> u64 {
+        self.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name))
     }
 }
 

@@ -105,7 +105,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A block of properties: its length and as many bytes.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call of its own costs each message 15 instructions")]
+    #[inline(always)]
     pub(crate) fn property_block(&mut self) -> Result<&'a [u8], DecodeError> {
         let len = self.varint("property length")?;
         self.take(len as usize, "properties")

@@ -45,22 +45,24 @@ fn holds_null(bytes: &[u8]) -> bool {
 /// Whether all bytes are ASCII other than 0. Such bytes are a UTF-8 Encoded String.
 #[inline]
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    const HIGHEST: u64 = u64::from_ne_bytes([0x80; STEP]);
     let (steps, rest) = bytes.as_chunks::<STEP>();
-    steps.iter().all(|step| are_plain(u64::from_ne_bytes(*step)))
-        && match bytes.last_chunk::<STEP>() {
-            // Some of these bytes are looked at twice.
-            Some(last) => are_plain(u64::from_ne_bytes(*last)),
-            None => rest.iter().all(|byte| (0x01..0x80).contains(byte)),
-        }
+    let Some(last) = bytes.last_chunk::<STEP>() else {
+        return rest.iter().all(|byte| (0x01..0x80).contains(byte));
+    };
+    // Some of the last bytes are looked at twice. One comparison of all is cheaper than one for each step.
+    let seen = steps
+        .iter()
+        .fold(not_plain(u64::from_ne_bytes(*last)), |seen, step| seen | not_plain(u64::from_ne_bytes(*step)));
+    seen & HIGHEST == 0
 }
 
-/// Whether each of the eight bytes is from 1 to 127: no other byte leaves its highest bit unset both before and after 1
-/// is subtracted. Only a byte that is 0 borrows from the next one.
+/// Sets the highest bit of a byte unless each of the eight bytes is from 1 to 127: no other byte leaves its highest bit
+/// unset both before and after 1 is subtracted. Only a byte that is 0 borrows from the next one.
 #[inline]
-const fn are_plain(bytes: u64) -> bool {
+const fn not_plain(bytes: u64) -> u64 {
     const LOWEST: u64 = u64::from_ne_bytes([0x01; STEP]);
-    const HIGHEST: u64 = u64::from_ne_bytes([0x80; STEP]);
-    (bytes | bytes.wrapping_sub(LOWEST)) & HIGHEST == 0
+    bytes | bytes.wrapping_sub(LOWEST)
 }
 
 /// Whether one of the eight bytes is 0: only then a borrow reaches the highest bit of a byte that did not have it.

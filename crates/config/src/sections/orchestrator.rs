@@ -92,8 +92,9 @@ section! {
         /// The version of MQTT that brokers are spoken to with.
         protocol: BrokerLinkProtocol = BrokerLinkProtocol::Auto, in Kind::OneOf(<BrokerLinkProtocol as Words>::WORDS);
         /// Messages above QoS 0 that a broker has at once without having acknowledged and returned them. Keep it below
-        /// what the broker queues for a client (1,000 in Mosquitto).
-        window: u16 = 512, in Kind::Integer(Range::of(1, 65_000));
+        /// what the broker queues for a client (1,000 in Mosquitto). 0 is the Receive Maximum that the broker announces,
+        /// at most 1,024, and 512 where it announces none.
+        window: u16 = 0, in Kind::Integer(Range::of(0, 65_000));
         /// Time between two probes of a broker.
         probe_interval: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(50, 60 * SECOND));
         /// Time after which a broker that does not answer is taken for dead.

@@ -324,6 +324,7 @@ impl AckQueue {
     }
 
     /// QoS 1 publishes received and not yet acknowledged.
+    #[inline]
     pub(crate) fn pub_acks(&self) -> usize {
         self.pub_acks
     }

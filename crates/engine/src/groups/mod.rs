@@ -106,6 +106,15 @@ impl Groups {
     }
 }
 
+impl Groups {
+    /// The only member of a group, if it is online and of this shard, which deals.
+    #[inline]
+    pub(crate) fn sole_receiver_here(&self, key: GroupKey) -> Option<SessionKey> {
+        let (shard, session) = *self.dealt.get(key.0)?.members.sole_online()?;
+        (shard == self.dealers.own).then_some(SessionKey(session))
+    }
+}
+
 impl Sessions {
     /// Whether a session ends with its connection, so that nothing of it is in the store.
     pub(crate) fn is_fleeting(&self, key: SessionKey) -> bool {

@@ -50,6 +50,15 @@ impl<R: PartialEq, O> Group<R, O> {
         self.online
     }
 
+    /// The only member, if it is online: a choice of one needs no strategy.
+    #[inline]
+    pub(crate) fn sole_online(&self) -> Option<&R> {
+        match &self.members[..] {
+            [only] if self.online == 1 => Some(&only.receiver),
+            _ => None,
+        }
+    }
+
     /// All members, online ones first, in the order of the places that [`Group::pick`] returns.
     pub(crate) fn members(&self) -> &[Member<R, O>] {
         &self.members

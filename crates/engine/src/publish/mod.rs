@@ -13,21 +13,19 @@ pub(crate) mod origin;
 pub(crate) mod pipeline;
 pub(crate) mod turn_share;
 
-use crate::connection::table::Connections;
-use crate::ids::{ConnectionKey, SessionKey};
+use crate::connection::Connection;
+use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::session::Flow;
 use crate::session::table::Sessions;
 use tidegate_mqtt::PacketId;
 
-impl Connections {
-    /// Messages above QoS 0 that a connection has sent and that count against its Receive Maximum. `flow` is that of its
-    /// session.
-    pub(crate) fn unacknowledged(&self, key: ConnectionKey, flow: Option<&Flow>) -> usize {
-        let received = flow.map_or(0, |flow| flow.received.len().saturating_sub(flow.received_before));
-        let extra = self.get(key).and_then(|connection| connection.extra.as_ref());
-        received + extra.map_or(0, |extra| extra.acks.pub_acks())
-    }
+/// Messages above QoS 0 that a connection has sent and that count against its Receive Maximum. `flow` is that of its
+/// session.
+#[inline]
+pub(crate) fn unacknowledged(connection: &Connection, flow: Option<&Flow>) -> usize {
+    let received = flow.map_or(0, |flow| flow.received.len().saturating_sub(flow.received_before));
+    received + connection.extra.as_ref().map_or(0, |extra| extra.acks.pub_acks())
 }
 
 impl Sessions {

@@ -2,12 +2,10 @@
 
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
-use crate::ids::SessionKey;
 use crate::journal::keys::StoredSession;
 use crate::memory::MemoryUse;
 use crate::now::Millis;
 use crate::session::packet_ids::State;
-use crate::session::table::Sessions;
 use crate::session::{Delivery, Flow, InFlight, Session};
 use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
@@ -84,7 +82,7 @@ impl Session {
     }
 }
 
-impl Sessions {
+impl Session {
     /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
     /// not in flight: a client may have answered twice around a reconnect.
     ///
@@ -96,13 +94,11 @@ impl Sessions {
         &mut self,
         memory: &mut MemoryUse,
         now: Millis,
-        by: SessionKey,
         id: PacketId,
         state: State,
     ) -> Result<Option<Answered>, WrongType> {
-        let Some(session) = self.get_mut(by.0) else { return Ok(None) };
-        let (stored, of_broker_link) = (session.stored, session.is_broker_link());
-        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
+        let (stored, of_broker_link) = (self.stored, self.is_broker_link());
+        let Some(flow) = self.flow.as_mut() else { return Ok(None) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
         let downgraded = |sent: State| of_broker_link && state == State::AwaitPubAck && sent == State::AwaitPubRec;
         let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Settings of broker links.
 
 use crate::summed;
+use std::num::NonZeroU16;
 use tidegate_mqtt::Version;
 use zeroize::Zeroizing;
 
@@ -16,6 +17,13 @@ pub enum RoutingPolicy {
     LeastLoaded,
 }
 
+/// Unsettled messages for a broker that announces as many or more as its Receive Maximum, where the configuration says
+/// none: as many as a broker of this kind takes.
+const WINDOW_ANNOUNCED_MAX: u16 = 1024;
+
+/// The same for a broker that announces no Receive Maximum: half of the messages that common brokers queue for a client.
+const WINDOW_UNANNOUNCED: u16 = 512;
+
 /// Makes an engine an orchestrator: clients' messages go to one broker of a fleet and return by subscriptions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerLinkSettings {
@@ -28,8 +36,9 @@ pub struct BrokerLinkSettings {
     /// How publishes are spread.
     pub policy: RoutingPolicy,
     /// Unsettled messages above QoS 0 for one broker: not acknowledged or, where the broker returns them, not returned.
-    /// A broker may ask for less. The value is below a broker's queue limit, so that brokers drop no messages.
-    pub window: u16,
+    /// A broker may ask for less. The value is below a broker's queue limit, so that brokers drop no messages. `None` is
+    /// as many as a broker asks for, at most 1,024; 512 where it asks for nothing.
+    pub window: Option<u16>,
     /// Milliseconds between two probes (PINGREQ) of a broker.
     pub probe_interval_ms: u64,
     /// Milliseconds after which a broker that has not answered a probe, or a CONNECT, is taken for dead.
@@ -53,6 +62,14 @@ pub struct BrokerLinkSettings {
 }
 
 impl BrokerLinkSettings {
+    /// The window of a broker that has announced this Receive Maximum. The highest one is the same as none.
+    pub(crate) fn window_of(&self, announced: Option<NonZeroU16>) -> u16 {
+        let announced = announced.map(NonZeroU16::get).filter(|announced| *announced != u16::MAX);
+        let default = if announced.is_some() { WINDOW_ANNOUNCED_MAX } else { WINDOW_UNANNOUNCED };
+        let most = self.window.unwrap_or(default).max(1);
+        announced.map_or(most, |announced| announced.min(most))
+    }
+
     /// The prefix of the client id shown to a broker. Of a user name it keeps characters that every broker accepts;
     /// other characters are written as their bytes, so that no two users have the same prefix.
     pub(crate) fn shown_name(&self) -> String {
@@ -79,7 +96,7 @@ impl Default for BrokerLinkSettings {
             orchestrator: "tidegate".into(),
             user: None,
             policy: RoutingPolicy::TopicHash,
-            window: 512,
+            window: None,
             probe_interval_ms: 1_000,
             probe_timeout_ms: 5_000,
             reassign_after_ms: 2_000,

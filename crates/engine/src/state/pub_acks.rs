@@ -3,9 +3,10 @@
 //! They are gathered and written behind the other output of these packets. A broker of a fleet sends its messages back to
 //! the connection that they came on: behind each other, their PUBACKs cost the orchestrator a fraction of single ones.
 
-use crate::ids::ConnectionKey;
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER};
+use crate::journal::Mark;
 use crate::state::ShardState;
-use tidegate_mqtt::{PacketId, PacketType};
+use tidegate_mqtt::{PacketId, PacketType, QoS, RawPublish};
 
 /// Bytes of a PUBACK without a reason code.
 pub(crate) const ACK_LEN: usize = 4;
@@ -57,6 +58,17 @@ impl Gathered<'_> {
     pub(crate) fn end(mut self, before: Option<ConnectionKey>) {
         self.write_all();
         self.0.pub_acks.of = before;
+    }
+
+    /// Gathers the PUBACK of success of a message at QoS 1, which waits for no other shard, if no earlier answer of its
+    /// connection waits. It spares nearly all messages the parts of an engine that an answer may need.
+    #[inline]
+    pub(crate) fn gather(self, key: ConnectionKey, raw: &RawPublish<'_>, mark: Mark) -> bool {
+        let Some(id) = raw.packet_id.filter(|_| raw.qos == QoS::AtLeastOnce) else { return false };
+        let Some(connection) = self.0.connections.get(key) else { return false };
+        let is_first = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
+        let promises = self.0.journal.has_written_since(mark);
+        is_first && connection.listener != PRINCIPAL_LISTENER && self.0.pub_acks.gather(key, id, promises)
     }
 
     /// Writes the gathered PUBACKs before a packet of this type is taken, unless it belongs to the exchange of a message.

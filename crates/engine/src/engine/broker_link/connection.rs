@@ -111,12 +111,14 @@ impl FleetCalls<'_> {
                 _ => Err(Refused::new(Reason::ProtocolError, format!("the broker sent {packet_type} before CONNACK"))),
             };
         }
-        let mut further = 0;
+        let behind = &rest[frame.total_len..];
+        // Packets directly behind this one that were taken with it, and their bytes.
+        let (mut further, mut len) = (0, 0);
         match packet_type {
-            PacketType::Publish => self.receive_from_broker(now, key, version, frame)?,
+            PacketType::Publish => (further, len) = self.receive_from_broker(now, key, version, frame, behind)?,
             PacketType::PubAck => {
-                let behind = &rest[frame.total_len..];
-                further = acknowledging!(self.engine).handle_pub_acks(now, key, version, frame, behind)?;
+                let acks = acknowledging!(self.engine).handle_pub_acks(now, key, version, frame, behind)?;
+                (further, len) = (acks as u32, acks * ACK_LEN);
             }
             PacketType::PubRec => acknowledging!(self.engine).handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => acknowledging!(self.engine).handle_pub_rel(key, version, frame)?,
@@ -137,10 +139,10 @@ impl FleetCalls<'_> {
             BrokerRefusals(dealing!(self.engine)).settle(now);
             broker_linking!(self.engine).settle_acknowledged(now);
         }
-        if self.engine.broker_links.count_messages(1 + further as u32) {
+        if self.engine.broker_links.count_messages(1 + further) {
             broker_linking!(self.engine).work_after_message(now);
         }
-        Ok(Flow::next_behind(further * ACK_LEN))
+        Ok(Flow::next_behind(len))
     }
 
     fn handle_broker_disconnect(

@@ -13,9 +13,14 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        if self.groups.kept.has_done() {
-            self.groups.tell_dealt(&mut self.state, &mut self.links);
+        if self.has_consequences() {
+            self.work_off(now);
         }
+    }
+
+    /// Whether the packets so far have consequences for other connections that are not handled yet.
+    #[inline]
+    pub(crate) fn has_consequences(&self) -> bool {
         let state = &self.state;
         // One comparison in place of six: this runs for each packet.
         let caused = state.to_park.len()
@@ -24,18 +29,18 @@ impl Engine {
             | state.to_close.len()
             | state.needs_fetch.len()
             | state.has_capacity.len();
-        if caused == 0
-            && state.receipts.is_empty()
-            && !state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
-            && !state.overload.has_memory_again(&state.memory)
-        {
-            return;
-        }
-        self.work_off(now);
+        caused != 0
+            || self.groups.kept.has_done()
+            || !state.receipts.is_empty()
+            || state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
+            || state.overload.has_memory_again(&state.memory)
     }
 
     #[cold]
     fn work_off(&mut self, now: Now) {
+        if self.groups.kept.has_done() {
+            self.groups.tell_dealt(&mut self.state, &mut self.links);
+        }
         Gathered(&mut self.state).write();
         // A publisher waits from its next packet on, also when that packet is a parked one.
         while let Some(publisher) = self.state.to_park.pop() {

@@ -76,7 +76,7 @@ fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
 fn max_packet_size(listener: Option<&ListenerSettings>, broker_links: &BrokerLinks) -> u32 {
     match listener {
         Some(listener) => listener.max_packet_size,
-        None => broker_links.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+        None => broker_links.brokers.config.max_packet_size(),
     }
 }
 

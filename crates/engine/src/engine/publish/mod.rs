@@ -16,6 +16,7 @@ use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::turn_share::VISITS_PER_DELIVERY;
+use crate::publish::unacknowledged;
 use crate::topics::RouteSlot;
 use crate::topics::origin::ORIGIN_PROPERTY;
 use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, Version};
@@ -51,8 +52,11 @@ impl PublishPipeline<'_> {
         self.engine.state.counters.messages_in[raw.qos as usize] += 1;
         self.engine.state.counters.payload_bytes_in += raw.payload.len() as u64;
         self.engine.state.meters.of(payer).messages_in += 1;
-        if raw.qos != QoS::AtMostOnce {
-            self.check_receive_maximum(key, session, version, &raw)?;
+        if raw.qos != QoS::AtMostOnce && version.is_v5() {
+            let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+            if unacknowledged(connection, flow) >= usize::from(listener.receive_maximum) {
+                self.check_receive_maximum(key, session, &raw)?;
+            }
         }
         let goes_to_fleet = self.engine.broker_links.brokers.config.is_on();
         if !goes_to_fleet
@@ -115,24 +119,19 @@ impl PublishPipeline<'_> {
         addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
     }
 
-    /// Checks for more messages in flight than the announced Receive Maximum ([MQTT-3.3.4-7]).
+    /// As many messages are in flight as the listener announces as its Receive Maximum, or more: whether the publisher may
+    /// send one more ([MQTT-3.3.4-7]).
+    #[cold]
     fn check_receive_maximum(
         &mut self,
         key: ConnectionKey,
         session: SessionKey,
-        version: Version,
         raw: &RawPublish<'_>,
     ) -> Result<(), Refused> {
-        if !version.is_v5() {
-            return Ok(());
-        }
         let Some(connection) = self.engine.state.connections.get(key) else { return Ok(()) };
         let Some(listener) = self.engine.state.settings.listener(connection.listener) else { return Ok(()) };
         let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-        let unacknowledged = self.engine.state.connections.unacknowledged(key, flow);
-        if unacknowledged < usize::from(listener.receive_maximum) {
-            return Ok(());
-        }
+        let unacknowledged = unacknowledged(connection, flow);
         if connection.promised().is_some_and(|terms| unacknowledged < usize::from(terms.receive_maximum)) {
             return Ok(());
         }

@@ -9,20 +9,22 @@ use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::parking;
 use crate::flows::publish::dispatch::reach;
-use crate::ids::{ConnectionKey, TenantId, hash_name};
+use crate::ids::{ConnectionKey, TenantId};
 use crate::now::Now;
-use crate::publish::dispatch::{Dispatched, Source};
+use crate::publish::dispatch::Source;
 use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::turn_share::Share;
+use crate::state::pub_acks::Gathered;
+use crate::topics::GroupKey;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::ORDER;
 use crate::topics::stages::Rejection;
 use crate::topics::stages::Stage;
 use crate::topics::stages::StageSet;
 use crate::topics::stages::Step;
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::{QoS, ReasonCode};
 
 /// The notice of a rejection to the publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,21 @@ impl PublishPipeline<'_> {
             return self.publish_by_stages(it, stages);
         }
         self.route(it);
+        Progress::Taken
+    }
+
+    /// The same for a message to a fleet. Nearly all go to the fleet alone: others are retained, and their topics' homes get
+    /// them as well.
+    #[inline]
+    pub(super) fn publish_to_fleet(&mut self, it: &Inbound<'_>) -> Progress {
+        let stages = deciding!(self.engine).stages_of(it);
+        if !stages.is_empty() {
+            return self.publish_by_stages(it, stages);
+        }
+        match self.engine.router.cache.get(it.slot).1.sole_group().filter(|_| !it.raw.retain) {
+            Some(group) => self.route_to_fleet(it, group),
+            None => self.route(it),
+        }
         Progress::Taken
     }
 
@@ -172,21 +189,11 @@ impl PublishPipeline<'_> {
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
         if session.is_none() {
-            publication.publisher =
-                self.engine.services.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
+            publication.publisher = self.engine.services.principals.hash_of(key);
         }
         let deliveries = route.targets().len();
         self.engine.state.gave_up = false;
-        let done = match route.sole_group() {
-            // A message to a fleet. A retained one also goes to its topic's home.
-            Some(group) if it.tenant == TenantId::BROKER_LINK && !raw.retain => {
-                if self.engine.groups.deals_for(self.engine.state.transfers.source, group) {
-                    dealing!(self.engine).deal_to(now, group, &mut publication, &source, None);
-                }
-                Dispatched { reached: true, ..Dispatched::default() }
-            }
-            _ => reach!(self.engine).dispatch_first(now, route, first, &mut publication, &source),
-        };
+        let done = reach!(self.engine).dispatch_first(now, route, first, &mut publication, &source);
         self.engine.links.exchange = None;
         self.engine.state.memory.held += self.engine.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.engine.turn_share.charge(now, deliveries, &self.engine.state) {
@@ -204,10 +211,64 @@ impl PublishPipeline<'_> {
         }
         if raw.packet_id.is_some() {
             let outcome = answering!(self.engine).outcome_of(raw.qos, refused, reached);
-            let digest = deciding!(self.engine).digest_if_refusable(it);
-            answering!(self.engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
+            let is_confirming = self.engine.broker_links.is_confirming();
+            let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
+            if !is_plain || !Gathered(&mut self.engine.state).gather(key, raw, mark) {
+                let digest = deciding!(self.engine).digest_if_refusable(it);
+                answering!(self.engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
+            }
         }
         self.after_publish(now, key, it.tenant, done.full);
+    }
+
+    /// Gives a message to the fleet, which alone gets it.
+    #[inline]
+    fn route_to_fleet(&mut self, it: &Inbound<'_>, group: GroupKey) {
+        let Inbound { now, key, session, slot, raw, .. } = *it;
+        let engine = &mut *self.engine;
+        let mark = engine.state.journal.mark();
+        let ticket = answering!(engine).begin_answer(it);
+        let source = Source::publisher_here(engine.place.shard, now, session, key, ticket);
+        let (topic, _) = engine.router.cache.get(slot);
+        let traits = engine.router.cache.traits(slot);
+        let mut publication = it.publication(topic);
+        publication.priority = traits.priority.level(it.properties);
+        if session.is_none() {
+            publication.publisher = engine.services.principals.hash_of(key);
+        }
+        engine.state.gave_up = false;
+        if engine.groups.deals_for(engine.state.transfers.source, group) {
+            let only = engine.groups.sole_receiver_here(group);
+            match only
+                .filter(|only| engine.broker_links.takes(only.0, engine.broker_links.len_to_check(&publication, now)))
+            {
+                Some(only) => {
+                    let parts = (&mut engine.state, &mut engine.layouts);
+                    engine.broker_links.give(now, parts, only, &mut publication, &source);
+                }
+                None => dealing!(engine).deal_to(now, group, &mut publication, &source, None),
+            }
+        }
+        // No session gets it now, but the turn may have no room for others.
+        if let Some(share) = engine.turn_share.charge(now, 0, &engine.state) {
+            parking!(engine).wait_for_next_turn(now, key, share);
+        }
+        if engine.state.loop_lag.is_on(now) {
+            parking!(engine).charge_own_loop_lag(now, key, 0, raw.payload.len());
+        }
+        let waits = if traits.observers.is_empty() { 0 } else { deciding!(engine).tell_observers_of(it, ticket) };
+        if raw.packet_id.is_some() {
+            let outcome = answering!(engine).outcome_of(raw.qos, None, true);
+            let is_confirming = engine.broker_links.is_confirming();
+            let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
+            if !is_plain || !Gathered(&mut engine.state).gather(key, raw, mark) {
+                let digest = deciding!(engine).digest_if_refusable(it);
+                answering!(engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
+            }
+        }
+        if engine.broker_links.count_message() {
+            broker_linking!(engine).work_after_message(now);
+        }
     }
 
     /// Makes the publisher wait if the message has filled a queue or a link.

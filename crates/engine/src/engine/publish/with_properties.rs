@@ -71,7 +71,7 @@ impl PublishPipeline<'_> {
             publishing!(self.engine).add_receipts((key, session), &topic, &properties, forwarded);
         }
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
-        Ok(self.publish(&it))
+        Ok(if tenant == TenantId::BROKER_LINK { self.publish_to_fleet(&it) } else { self.publish(&it) })
     }
 
     /// A message without properties, of a client of the default tenant, goes to the fleet: it needs an id only. `forwarded`
@@ -96,7 +96,7 @@ impl PublishPipeline<'_> {
         self.engine.broker_links.append_next_id(now, publisher, raw.retain, forwarded);
         let (expires_at, unknown_receipts) = (self.expiry_of(now, slot, Millis::NEVER), false);
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
-        Ok(self.publish(&it))
+        Ok(self.publish_to_fleet(&it))
     }
 
     /// A message to a topic of a pipeline whose properties are passed on as they are: it gets its origin before them.

@@ -11,7 +11,7 @@ use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::versions::Acceptance;
 use crate::orchestrator::broker_link::{Probe, Stage, session_name};
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::NonZeroU32;
 use tidegate_mqtt::{ConnAck, ConnectReturnCode, DecodeError, Frame, QoS, ReasonCode, Version};
 
 /// Why a connection in 3.1.1 is ended at once.
@@ -40,7 +40,8 @@ impl BrokerLinking<'_> {
             let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
             return Err(Refused::new(Reason::BrokerLinkRefused, format!("the broker refuses the connection: {why}")));
         }
-        let window = self.broker_links.brokers.config.settings().map_or(1, |settings| settings.window);
+        let announced = ack.properties.receive_maximum;
+        let window = self.broker_links.brokers.config.settings().map_or(1, |settings| settings.window_of(announced));
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&broker_link_key) else { return Ok(()) };
         match broker_link.note_accepted() {
             Acceptance::InDoubt => return Err(Refused::new(Reason::BrokerLinkLost, IN_DOUBT.to_owned())),
@@ -51,7 +52,7 @@ impl BrokerLinking<'_> {
             Acceptance::Kept => {}
         }
         broker_link.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
-        broker_link.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
+        broker_link.window = window;
         broker_link.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
         broker_link.limit.announced = max_packet;

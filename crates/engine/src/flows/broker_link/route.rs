@@ -9,12 +9,15 @@ use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::broker_link::id::PROPERTY;
 use crate::orchestrator::broker_link::route::{Gate, publisher_in_ids};
 use crate::publish::dispatch::Source;
+use crate::publish::layouts::Layouts;
 use crate::session::BlockedPublisher;
 use crate::session::terms::Terms;
 use crate::settings::fleet_topics::at_brokers;
+use crate::state::ShardState;
 use crate::topics::SubscriberOptions;
 use tidegate_mqtt::{PublishProperties, QoS};
 
@@ -121,21 +124,22 @@ impl Publishing<'_> {
     }
 }
 
-impl Dealing<'_> {
+impl BrokerLinks {
     /// Gives a message to a broker link, which is in one group only.
     #[inline]
-    pub(crate) fn deliver_to_broker_link(
+    pub(crate) fn give(
         &mut self,
         now: Now,
+        (state, layouts): (&mut ShardState, &mut Layouts),
         session: SessionKey,
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        if publication.qos == QoS::AtMostOnce && self.broker_links.keeps_back(session, publication.topic) {
+        if publication.qos == QoS::AtMostOnce && self.keeps_back(session, publication.topic) {
             // No acknowledgement confirms its receipt by the broker.
-            self.broker_links.deliver_later(session, publication.keep());
+            self.deliver_later(session, publication.keep());
         }
-        let rare = self.state.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let rare = state.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
         let terms = Terms {
             qos: SubscriberOptions::from_bits(membership.member.options).qos(),
@@ -147,9 +151,22 @@ impl Dealing<'_> {
             metered: true,
         };
         if publication.qos.min(terms.qos) == QoS::AtMostOnce {
-            self.broker_links.brokers.note_given(session);
+            self.brokers.note_given(session);
         }
-        self.layouts.begin(1);
-        self.state.deliver(now.monotonic, publication, self.layouts, session, &terms);
+        layouts.begin(1);
+        state.deliver(now.monotonic, publication, layouts, session, &terms);
+    }
+}
+
+impl Dealing<'_> {
+    /// Gives a message to a broker link.
+    pub(crate) fn deliver_to_broker_link(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        self.broker_links.give(now, (self.state, self.layouts), session, publication, source);
     }
 }

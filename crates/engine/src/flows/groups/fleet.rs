@@ -20,10 +20,9 @@ pub(crate) fn pick_broker(
     publication: &Publication<'_>,
     (not_to, len): (Option<Receiver>, Option<MessageLen>),
 ) -> Option<usize> {
-    match members.members() {
-        // A choice of one needs no policy.
-        [only] if members.online() == 1 => broker_links.takes(only.receiver.1, len).then_some(0),
-        _ => pick_of_several(members, state, broker_links, publication, (not_to, len)),
+    match members.sole_online() {
+        Some(only) => broker_links.takes(only.1, len).then_some(0),
+        None => pick_of_several(members, state, broker_links, publication, (not_to, len)),
     }
 }
 

@@ -98,11 +98,11 @@ impl Acknowledging<'_> {
         state: State,
         code: ReasonCode,
     ) -> Result<(), WrongType> {
-        let session = self.state.sessions.get_mut(by.0).filter(|_| !code.is_error());
-        if session.is_some_and(|session| session.end_unkept(now, id, state)) {
+        let Some(session) = self.state.sessions.get_mut(by.0) else { return Ok(()) };
+        if !code.is_error() && session.end_unkept(now, id, state) {
             return Ok(());
         }
-        let Some(mut answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
+        let Some(mut answered) = session.take_answered(&mut self.state.memory, now, id, state)? else {
             return Ok(());
         };
         if !answered.of_broker_link {

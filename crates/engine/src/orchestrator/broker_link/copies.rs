@@ -19,7 +19,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 
 /// Ids kept for each broker: more than it may have under way to the orchestrator.
-const KEPT_IDS: u16 = 2048;
+const KEPT_IDS: u16 = 4096;
 
 /// Messages above QoS 0 that a broker may have under way to the orchestrator.
 pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_broker_beyond_its_window_is_counted_and_then_refused() {
         let mut counters = BrokerLinkCounters::default();
-        for (unacknowledged, beyond) in [(0, 0), (511, 0), (512, 1), (65_534, 2)] {
+        for (unacknowledged, beyond) in [(0, 0), (1_023, 0), (1_024, 1), (65_534, 2)] {
             assert!(counters.note_received(Some(unacknowledged)).is_ok());
             assert_eq!(counters.beyond_window, beyond);
         }

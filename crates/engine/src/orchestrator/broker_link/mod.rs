@@ -406,6 +406,12 @@ impl FleetConfig {
         self.settings.as_ref()
     }
 
+    /// Bytes of the longest packet that is taken from a broker.
+    #[inline]
+    pub(crate) fn max_packet_size(&self) -> u32 {
+        self.settings.as_ref().map_or(u32::MAX, |settings| settings.max_packet_size)
+    }
+
     /// Whether brokers decide on the rights of clients, since they know them: then only messages that a broker has let
     /// pass are kept or delivered.
     #[inline]

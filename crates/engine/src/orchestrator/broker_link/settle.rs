@@ -143,6 +143,7 @@ impl Settlement {
     }
 
     /// A message of this process has returned, from any broker.
+    #[inline(never)]
     pub(super) fn note_returned(
         &mut self,
         now: Now,

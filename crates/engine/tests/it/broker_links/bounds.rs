@@ -253,7 +253,7 @@ fn publish_bytes(first_byte: u8, topic: u8, packet_id: u16) -> [u8; 8] {
 fn answers_of_one_read_keep_the_window_of_a_broker() {
     let narrow = |settings: &mut tidegate_engine::Settings| {
         fleet_settings(settings, RoutingPolicy::TopicHash);
-        settings.broker_links.as_mut().expect("a fleet").window = 4;
+        settings.broker_links.as_mut().expect("a fleet").window = Some(4);
     };
     everywhere_with(narrow, |world| {
         let a = world.broker("a");
@@ -275,6 +275,20 @@ fn answers_of_one_read_keep_the_window_of_a_broker() {
         assert_eq!(a.owed(), 0);
         assert_eq!(client.payloads().len(), 12);
     });
+}
+
+#[test]
+fn the_window_is_the_receive_maximum_of_a_broker() {
+    for (receive_maximum, window) in [(Some(3), 3), (Some(600), 600), (Some(5_000), 1_024), (None, 512)] {
+        let world = World::with(1, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+        let a = world.broker_with("a", lasting(), Ways { receive_maximum, ..Ways::default() });
+        let client = world.connect(v5("c"));
+        a.now(|ways| ways.withholds_acknowledgements = true);
+        for number in 0..1_100 {
+            client.publish(message("t", number.to_string()).qos1());
+        }
+        assert_eq!(a.report().in_flight, window, "{receive_maximum:?}");
+    }
 }
 
 #[test]

@@ -196,17 +196,17 @@ fn messages_beyond_the_receive_maximum_are_taken_and_counted() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
-        for number in 1..=600 {
+        for number in 1..=1100 {
             a.say_bytes(&message("t", number.to_string()).qos2().id(number).encode(Version::V5));
         }
-        assert_eq!(client.drain().len(), 600);
+        assert_eq!(client.drain().len(), 1100);
         let counters = a.report().counters;
-        assert_eq!((counters.received, counters.beyond_window, counters.lost), (600, 600 - 512, 0));
-        for number in 1..=600 {
+        assert_eq!((counters.received, counters.beyond_window, counters.lost), (1100, 1100 - 1024, 0));
+        for number in 1..=1100 {
             a.say(Version::V5, &Packet::PubRel(PubRel::new(id(number), ReasonCode::Success)));
         }
         a.say_bytes(&message("t", "last").qos2().id(1).encode(Version::V5));
         assert_eq!(client.drain(), ["last"]);
-        assert_eq!(a.report().counters.beyond_window, 600 - 512);
+        assert_eq!(a.report().counters.beyond_window, 1100 - 1024);
     });
 }

@@ -37,6 +37,34 @@ fn slow(broker: &Broker, slow: bool) {
 }
 
 #[test]
+fn messages_of_one_read_come_once_and_in_their_order() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t/#", ExactlyOnce);
+        client.subscribe("t/1", ExactlyOnce);
+        a.now(|ways| {
+            ways.copies = true;
+            ways.withholds_messages = true;
+        });
+        for number in 0..60 {
+            let message = message(&format!("t/{}", number % 3), number.to_string());
+            client.publish(match number % 10 {
+                3 => message.qos2(),
+                6 => message.qos1().retain(),
+                0 | 7 => message,
+                _ => message.qos1(),
+            });
+        }
+        a.now(|ways| ways.withholds_messages = false);
+        let all: Vec<String> = (0..60).map(|number| number.to_string()).collect();
+        assert_eq!(client.payloads(), all);
+        let counters = a.report().counters;
+        assert_eq!((counters.received, counters.duplicates, counters.lost), (80, 20, 0), "{counters:?}");
+        assert_eq!(world.owed(), 0);
+    });
+}
+
+#[test]
 fn topics_keep_their_order_when_a_broker_comes() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a"], |world, [a]| {

@@ -44,12 +44,17 @@ fn differences(one: &[u8; TEXT_LEN], other: &[u8; TEXT_LEN]) -> (u64, u64) {
 #[derive(Debug)]
 pub(crate) struct IdWriter {
     last: MessageId,
-    text: [u8; TEXT_LEN],
+    /// The whole user property, so that it is appended by one copy.
+    pair: [u8; PAIR_LEN],
 }
 
 impl Default for IdWriter {
     fn default() -> Self {
-        Self { last: ZERO, text: ZERO_TEXT }
+        let mut pair = [0; PAIR_LEN];
+        let (head, text) = pair.split_at_mut(HEAD.len());
+        head.copy_from_slice(&HEAD);
+        text.copy_from_slice(&ZERO_TEXT);
+        Self { last: ZERO, pair }
     }
 }
 
@@ -58,7 +63,8 @@ impl IdWriter {
     #[inline]
     pub(crate) fn append(&mut self, id: &MessageId, out: &mut Vec<u8>) {
         let last = std::mem::replace(&mut self.last, *id);
-        let (origin, rest) = self.text.split_at_mut(11);
+        let (_, text) = self.pair.split_at_mut(HEAD.len());
+        let (origin, rest) = text.split_at_mut(11);
         let (number, rest) = rest.split_at_mut(11);
         let (entered, rest) = rest.split_at_mut(8);
         let (publisher, flag) = rest.split_at_mut(11);
@@ -77,11 +83,7 @@ impl IdWriter {
             put(publisher, id.publisher);
         }
         flag[0] = if id.retain { b'r' } else { b'-' };
-        let mut pair = [0; PAIR_LEN];
-        let (head, text) = pair.split_at_mut(HEAD.len());
-        head.copy_from_slice(&HEAD);
-        text.copy_from_slice(&self.text);
-        out.extend_from_slice(&pair);
+        out.extend_from_slice(&self.pair);
     }
 }
 
@@ -99,14 +101,21 @@ impl Default for IdReader {
 }
 
 impl IdReader {
+    /// Reads an id that is of another sequence than the last one.
+    #[inline(never)]
+    fn read_other(&mut self, text: &[u8; TEXT_LEN]) -> Option<MessageId> {
+        self.last = MessageId::parse_bytes(text)?;
+        self.text = *text;
+        Some(self.last)
+    }
+
     /// Reads the value of the user property.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call of its own costs each message of a fleet 25 instructions")]
+    #[inline(always)]
     fn read(&mut self, text: &[u8; TEXT_LEN]) -> Option<MessageId> {
         let (message, publisher) = differences(text, &self.text);
         if message != 0 {
-            self.last = MessageId::parse_bytes(text)?;
-            self.text = *text;
-            return Some(self.last);
+            return self.read_other(text);
         }
         let mut seen = 0;
         let number = self.last.number & !(LAST_DIGITS - 1) | get(&[text[20], text[21]], &mut seen);
@@ -125,7 +134,8 @@ impl IdReader {
     }
 
     /// The id that encoded properties begin with, as [`MessageId::append`] writes it.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call of its own costs each message of a fleet 25 instructions")]
+    #[inline(always)]
     fn at_start_of(&mut self, properties: &[u8]) -> Option<MessageId> {
         let (head, rest) = properties.split_first_chunk()?;
         let text = rest.first_chunk().filter(|_| *head == HEAD)?;
@@ -143,6 +153,20 @@ impl IdReader {
     /// nearly all messages return, and it spares looking at properties one by one.
     #[inline]
     pub(crate) fn alone_in(&mut self, properties: &[u8]) -> Option<MessageId> {
+        // An orchestrator subscribes with a short identifier to all filters without wildcards.
+        let behind_one = match properties {
+            [SUBSCRIPTION_IDENTIFIER, id, behind @ ..] if id & 0x80 == 0 => behind,
+            _ => properties,
+        };
+        match <&[u8; PAIR_LEN]>::try_from(behind_one) {
+            Ok(pair) => self.at_start_of(pair),
+            Err(_) => self.alone_among(properties),
+        }
+    }
+
+    /// The same beside any subscription identifiers.
+    #[inline(never)]
+    fn alone_among(&mut self, properties: &[u8]) -> Option<MessageId> {
         let mut rest = properties;
         let mut id = None;
         while let Some(first) = rest.first() {

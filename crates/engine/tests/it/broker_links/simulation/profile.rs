@@ -62,7 +62,7 @@ impl Profile {
         settings.limits.shard_link_bytes = random.pick(&[300, 3000, 1_000_000]);
         settings.limits.parked_bytes = random.pick(&[1, 500, 100_000]);
         if let Some(broker_links) = &mut settings.broker_links {
-            broker_links.window = random.pick(&[1, 2, 5, 512]);
+            broker_links.window = random.pick(&[Some(1), Some(2), Some(5), None]);
             broker_links.max_owed_messages = random.pick(&[40, 100_000]);
             // A message that returns too late is sent again, and its order is lost.
             let patient = kind.keeps_order();
