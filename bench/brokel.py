@@ -158,6 +158,7 @@ def parser():
     made.add_argument("command", choices=["run", "all", "report"])
     made.add_argument("scenario", nargs="?", default="s2.1", choices=["s1", *SCENARIOS, "s3"])
     made.add_argument("--program", default="target/dist/tidegate")
+    made.add_argument("--lab", default="target/release/tidegate-lab", help="the program that draws the figures")
     made.add_argument("--results", default="docs/brokel/results.json")
     made.add_argument("--kind", choices=list(KINDS))
     made.add_argument("--brokers", type=int, default=1, help="of s1: how many there are")
@@ -208,13 +209,13 @@ def everything():
 def main():
     arguments = parser().parse_args()
     if arguments.command == "report":
-        brokel_figures.write(arguments.results)
+        brokel_figures.write(arguments.results, arguments.lab)
     elif arguments.command == "run":
         perform(arguments)
     else:
         for run_ in everything():
             perform(parser().parse_args(["run", *run_, "--program", arguments.program, "--results", arguments.results]))
-        brokel_figures.write(arguments.results)
+        brokel_figures.write(arguments.results, arguments.lab)
 
 
 if __name__ == "__main__":

@@ -42,13 +42,13 @@ pub(crate) struct Walk<'a> {
 /// The effect of a rule on a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It decides: the subscription is allowed, and `filtered` says whether messages are asked for one by one.
+    /// It allows the subscription. With `filtered`, rules also decide about each message.
     Allowed { filtered: bool },
-    /// It decides: the subscription is denied.
+    /// It denies the subscription.
     Denied,
-    /// It applies to a part of the topics that the filter can match, and the next rule is asked.
+    /// It applies to a part of the topics that the filter can match: the next rule decides.
     Some,
-    /// It is about something else.
+    /// It does not apply to the subscription.
     Nothing,
 }
 

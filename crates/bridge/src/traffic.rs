@@ -193,7 +193,7 @@ impl Traffic {
         kept.into_iter().map(|(publish, delivery)| self.publish(client, now, publish, Some(delivery))).collect()
     }
 
-    /// The broker here has taken a message, or refused it.
+    /// The broker of this end has accepted or refused a message.
     pub(crate) fn published(&mut self, now: Instant, published: Published) -> NextStep {
         let Some(delivery) = self.under_way.remove(&published.token) else { return NextStep::default() };
         let code = published.reason_code;
@@ -212,7 +212,7 @@ impl Traffic {
     pub(crate) fn undelivered(&mut self, client: &mut Client, now: Instant, it: Undelivered) -> NextStep {
         let Some(delivery) = self.under_way.remove(&it.token) else { return NextStep::default() };
         let again = match it.cause {
-            // Its arrival is unknown: once more is better than not at all.
+            // The broker may have the message: a repetition is better than a loss.
             UndeliveredCause::SessionLost => true,
             // It waited for a connection before the limits of this broker were known.
             UndeliveredCause::NotSendable(error) => {

@@ -60,8 +60,8 @@ enum ReadyError {
 enum AdminTarget {
     /// At an address that a flag or the configuration names.
     Named(String),
-    /// At the default address, which no source confirms: the flags of the process are not known, and not every process
-    /// has an admin listener.
+    /// At the default address. No source confirms it: the flags of the process are unknown, and a process may have no
+    /// admin listener.
     Default(String),
     /// Nowhere, by this source.
     Off(Source),
@@ -106,7 +106,7 @@ fn ready(place: AdminTarget) -> Result<String, ReadyError> {
     }
 }
 
-/// Asks whether the process answers. Where it has no listener that is known, there is nothing to ask.
+/// Asks whether the process answers; without a known listener it asks nothing.
 fn alive(place: AdminTarget) -> Result<String, ReadyError> {
     let address = match place {
         AdminTarget::Off(source) => return Ok(format!("not checked: the admin listener is off ({source})\n")),

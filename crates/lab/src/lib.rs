@@ -15,6 +15,7 @@ pub mod compare;
 pub mod contextnet;
 pub mod criteria;
 pub mod double;
+pub mod draw;
 pub mod drivers;
 pub mod endpoint;
 pub mod limits;

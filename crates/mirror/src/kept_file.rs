@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::MirrorDisk;
 
-/// Behind the name of the next content, until all of it is there.
+/// Ending of the file with the next content until it is complete.
 const ASIDE: &str = ".new";
 /// Only the owner may read and write it.
 const MODE: u32 = 0o600;

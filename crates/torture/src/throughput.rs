@@ -34,8 +34,7 @@ pub(crate) struct Throughput {
     /// Messages per second in all; as many as the windows allow when absent.
     #[arg(long)]
     rate: Option<u64>,
-    /// Subscribers are away, so that every message has to be stored before its PUBACK; acknowledged messages are
-    /// counted.
+    /// Subscribers are away: every message is stored before its PUBACK, and acknowledged messages are counted.
     #[arg(long)]
     away: bool,
 }

@@ -13,8 +13,7 @@ use tidegate_config::Config;
 use tidegate_config::orchestrator::{BrokerAddress, same_place};
 use tidegate_config::value::Words;
 
-/// Why messages are dropped that this process had no room or time for: a manager may take it for a reason to have more
-/// of them.
+/// Reasons for dropped messages that this process had no room or time for: a manager may add processes for them.
 const NO_ROOM: [Reason; 9] = [
     Reason::MemoryCeiling,
     Reason::QueueFullNewest,
@@ -27,7 +26,7 @@ const NO_ROOM: [Reason; 9] = [
     Reason::StoreFull,
 ];
 
-/// Why messages are dropped that brokers had no room for.
+/// Reasons for dropped messages that brokers had no room for.
 const NO_BROKER_ROOM: [Reason; 2] = [Reason::FleetFull, Reason::NoBroker];
 
 /// The fleet of an orchestrator.
@@ -140,8 +139,8 @@ fn clients(report: &NodeReport) -> u64 {
     report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
 }
 
-/// Two brokers at one address are one, which would be given its share twice, and hand everything out twice. One on its
-/// way out may still be where the next one is.
+/// Refuses a second broker at one address: it would get its share twice and deliver everything twice. A leaving broker may
+/// still have the address of its successor.
 fn check_address(known: &[BrokerReport], new: &BrokerSettings, replaces: &[String]) -> Result<(), ControlError> {
     let leaves = |state| matches!(state, BrokerLinkState::Draining | BrokerLinkState::Drained);
     let other = known.iter().find(|other| {

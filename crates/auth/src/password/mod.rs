@@ -87,12 +87,10 @@ pub enum HashError {
     #[error("the password is not hashed; `tidegate passwd -U FILE` hashes all passwords of a file")]
     Plain,
     /// It is a hash of another tool.
-    #[error(
-        "this looks like {0}, and hashes of this kind are not known; give the user a password with `tidegate passwd FILE NAME`"
-    )]
+    #[error("unsupported hash ({0}); give the user a password with `tidegate passwd FILE NAME`")]
     Foreign(&'static str),
-    /// It is of a kind that is not known.
-    #[error("hashes of this kind are not known; known are $6$, $7$, $argon2id$, $scram-sha-256$ and $digest-...$")]
+    /// Its kind is unknown.
+    #[error("unknown kind of hash; supported are $6$, $7$, $argon2id$, $scram-sha-256$ and $digest-...$")]
     UnknownKind,
     /// A part is missing, or there is one too many.
     #[error("the hash is incomplete or has too many parts")]

@@ -9,7 +9,7 @@ use tidegate_node::NodeHandle;
 
 use super::control::MAX_SESSIONS;
 
-/// Questions for [`MAX_SESSIONS`] sessions each: other client ids may contain that of pipelines, too.
+/// Queries for [`MAX_SESSIONS`] sessions each: ids of other clients may contain [`CLIENT_PREFIX`], too.
 const MAX_QUESTIONS: usize = 10;
 
 /// Logs each pipeline that is not in the configuration and has waiting messages at this node, which it does not deliver. It

@@ -47,7 +47,7 @@ pub(super) enum PastError {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The requested observation is too old, or not made yet.
-    #[error("observation {0} is not in the history; `tidegate fleet history` lists it")]
+    #[error("observation {0} is not in the history; `tidegate fleet history` lists the known ones")]
     NoObservation(u64),
     /// No observation was followed by an action.
     #[error("no observation has led to an action; name one of `tidegate fleet history`")]

@@ -140,7 +140,7 @@ fn suffices(offered: &[f64], model: &Model, decided_s: f64) -> f64 {
 pub enum Publishers {
     /// They send on.
     SendOn,
-    /// They keep further messages while as many are outstanding as come in four seconds of low load.
+    /// They publish nothing while the messages of four seconds of low load are outstanding.
     Wait,
 }
 

@@ -13,7 +13,7 @@ const SIZES: [(&str, usize); 3] = [("64 B", 64), ("16 KiB", 16 << 10), ("512 KiB
 const PUBLISHED: [&[u8]; 3] = [&[0, 2, 1], &[0, 2], &[1, 0]];
 /// Number of publications while the subscriber sleeps.
 const ROUNDS: usize = 8;
-/// The priorities that the strict test publishes: each order of three, so that no place in a row belongs to a priority.
+/// The priorities that the strict test publishes: every order of three, so that no position has always the same one.
 const STRICT: &[u8] = &[0, 1, 2, 0, 2, 1, 1, 0, 2, 1, 2, 0, 2, 0, 1, 2, 1, 0];
 const STRICT_ROUNDS: usize = 20;
 

@@ -2,8 +2,10 @@
 
 use super::markup::{escape, put};
 use super::measures;
-use super::plot::{Bar, Curve, Mark, Scale, legend, lines, percentiles, ratios as bars};
+use super::percentile::percentiles;
 use super::summary::advantage;
+use tidegate_plot::{Bar, Curve, Mark, Scale, legend, lines, ratios as bars};
+
 use crate::load::{Histogram, Second};
 use crate::results::{Results, Run, Table};
 use crate::sample::Sampled;

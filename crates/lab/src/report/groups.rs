@@ -2,9 +2,9 @@
 //! the others.
 
 use super::markup::{escape, put};
-use super::number::shown;
 use crate::load::{Counts, GroupOutcome, LoadOutcome};
 use crate::results::{Results, Run};
+use tidegate_plot::shown;
 
 /// Writes a table for each case, of the first valid run of each broker.
 pub(super) fn write(results: &Results, out: &mut String) {

@@ -1,19 +1,6 @@
-//! Text within HTML and SVG.
+//! Text within HTML.
 
-/// The text with the special characters of HTML replaced.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            other => out.push(other),
-        }
-    }
-    out
-}
+pub(crate) use tidegate_plot::{escape, put};
 
 /// A text of people with its `names` set apart.
 pub(crate) fn prose(text: &str) -> String {
@@ -29,23 +16,9 @@ pub(crate) fn prose(text: &str) -> String {
     parts.iter().enumerate().map(marked).collect()
 }
 
-/// Appends formatted text; writing to a `String` does not fail.
-macro_rules! put {
-    ($out:expr, $($part:tt)*) => {{
-        use std::fmt::Write as _;
-        let _ = write!($out, $($part)*);
-    }};
-}
-pub(crate) use put;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_of_a_name_becomes_markup() {
-        assert_eq!(escape("<b a=\"1\">&"), "&lt;b a=&quot;1&quot;&gt;&amp;");
-    }
 
     #[test]
     fn names_in_a_text_are_set_apart() {

@@ -6,11 +6,10 @@ mod found;
 mod groups;
 mod losses;
 mod markup;
-mod number;
 mod overview;
 mod page;
 mod parts;
-mod plot;
+mod percentile;
 mod provenance;
 mod published;
 mod short;
@@ -20,9 +19,9 @@ mod tables;
 mod tests;
 
 pub(crate) use markup::{escape, put};
-pub use number::shown;
 pub use overview::overview;
 pub use page::page;
+pub use tidegate_plot::shown;
 
 use crate::results::{Measure, Results};
 use crate::scenario::Check;

@@ -1,9 +1,9 @@
 //! One page that leads to the reports of several scenarios.
 
 use super::markup::{escape, put};
-use super::number::shown;
 use super::page::page;
 use crate::results::{Results, Table};
+use tidegate_plot::shown;
 
 /// The page; each report is in a directory with the name of its scenario beside it.
 pub fn overview(all: &[Results]) -> String {

@@ -1,9 +1,9 @@
 //! The parts of a platform: the limits and the use of each.
 
 use super::markup::{escape, put};
-use super::number::shown;
 use crate::platform::PartUse;
 use crate::results::Results;
+use tidegate_plot::shown;
 
 /// Writes a table of the first valid run of each case and broker that has parts.
 pub(super) fn write(results: &Results, out: &mut String) {

@@ -1,8 +1,8 @@
 //! How the numbers were made: the machine, the brokers and their configuration, the load, the missing runs.
 
 use super::markup::{escape, put};
-use super::number::shown;
 use crate::results::{AppliedLimits, Results, Run};
+use tidegate_plot::shown;
 
 pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("<h2 id=\"made\">How it was made</h2>");

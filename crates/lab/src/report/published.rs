@@ -1,9 +1,9 @@
 //! Figures that others have published, beside ours.
 
 use super::markup::{escape, prose, put};
-use super::number::shown;
 use crate::results::{Results, Table};
 use crate::scenario::Reference;
+use tidegate_plot::shown;
 
 pub(super) fn write(results: &Results, out: &mut String) {
     let scenario = &results.scenario;

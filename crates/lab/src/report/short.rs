@@ -2,8 +2,8 @@
 //! falls short is its doing.
 
 use super::markup::{escape, put};
-use super::number::shown;
 use crate::results::{Measure, Results, Table};
+use tidegate_plot::shown;
 
 /// Less than this part of the base falls short of it.
 const PART: f64 = 0.95;

@@ -2,8 +2,8 @@
 
 use super::markup::{escape, prose, put};
 use super::measures;
-use super::number::{factor, shown};
 use crate::results::{Better, Cell, Measure, Results, Table};
+use tidegate_plot::{factor, shown};
 
 pub(super) fn write(results: &Results, out: &mut String) {
     let scenario = &results.scenario;

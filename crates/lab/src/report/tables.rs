@@ -2,9 +2,9 @@
 
 use super::markup::{escape, put};
 use super::measures;
-use super::number::shown;
 use super::summary::{close, ranked};
 use crate::results::{Better, Cell, Measure, Results, Table};
+use tidegate_plot::shown;
 
 pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("<h2 id=\"tables\">Tables</h2>");

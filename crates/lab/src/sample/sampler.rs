@@ -13,10 +13,10 @@ use super::process::{descriptors, pss, status, switches};
 use super::tree::{processes, tree};
 use crate::stop::Stop;
 
-/// PSS is read in one sample of this number: the kernel walks all pages of a process for it.
+/// One of so many samples reads PSS: the kernel walks all pages of a process for it.
 const PSS_EVERY: u32 = 5;
 
-/// How much less urgent than the load the sampler is, as `nice` counts.
+/// Nice value of the sampler, which is less urgent than the load.
 const YIELDS: i32 = 10;
 
 /// The use of a tree of processes, a column per quantity; all columns have the length of `at_s`.
@@ -93,7 +93,7 @@ impl Sampler {
         let stop = Stop::default();
         let seen = stop.clone();
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-            // It shares a core with the load, whose messages come first. If the priority may not be set, it stays.
+            // The load on the same core comes first. Without the right to lower the priority, it stays.
             let _ = rustix::process::nice(YIELDS);
             let first = Instant::now();
             let mut broker = Accounts::default();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tidegate_engine::Millis;
 
-/// Most events that a [`Threshold`] counts; each costs eight bytes for each one who is counted.
+/// Most events that a [`Threshold`] counts; each takes eight bytes per client, user or address.
 pub const MAX_THRESHOLD: u32 = 1000;
 
 /// The number of events within a time that leads to a ban, and the duration of the ban.
@@ -71,7 +71,7 @@ mod tests {
     }
 
     proptest! {
-        /// It says so exactly when the event and its predecessors since the last time are enough within the window.
+        /// `note` reports too many exactly when `count` events since the last report are within the window.
         #[test]
         fn it_agrees_with_a_list_of_all_events(steps in prop::collection::vec(0_u64..700, 1..200), count in 1_u32..6) {
             let threshold = Threshold { count, ..THREE };

@@ -40,11 +40,11 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 pub struct IdentitySettings {
     /// Maximum number of users, including users whose last session has just ended; further ones are refused.
     pub max: u16,
-    /// How long the node of a user stays behind the user's last session, at least.
+    /// The shortest time that the node of a user stays after the user's last session.
     pub linger: Duration,
     /// The longest time that a node stays for messages which brokers have not accepted. The rest is then dropped.
     pub settle: Duration,
-    /// The settings of a user's node. It has no listeners of its own, but the table of them; and one shard.
+    /// The settings of a user's node: one shard, no listeners, but the table of listeners.
     pub node: NodeSettings,
     /// The brokers of the fleet.
     pub brokers: Brokers,
@@ -105,7 +105,7 @@ pub enum EnterError {
 }
 
 impl Identities {
-    /// Room for users. It is served once it was given to a node ([`NodeSettings::identities`]).
+    /// No users yet. A node serves them after it got them ([`NodeSettings::identities`]).
     #[must_use]
     pub fn new(settings: IdentitySettings) -> Arc<Self> {
         let state = Mutex::new(State { access: settings.node.access.clone(), ..State::default() });

@@ -40,7 +40,7 @@ impl Departed {
         self.next_at = at;
     }
 
-    /// Ends an attempt whose time is over, or whose way leads to the home no more.
+    /// Ends an attempt after its deadline, or when the home is reached by another way.
     pub(crate) fn end_late_attempt(&mut self, now: Millis, way: Option<Way>) {
         match &self.attempt {
             Some(attempt) if way != Some(attempt.way) => self.attempt = None,

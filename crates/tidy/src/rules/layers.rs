@@ -42,7 +42,7 @@ mosquitto-db: mqtt engine | others thiserror
 conversion: | others
 mosquitto-conf: conversion | others serde serde_json thiserror
 foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
-fleet: proc random document units admin
+fleet: plot proc random document units admin
 dns: panics
 bus: panics units | tests random
 cluster: | tests random | others serde serde_json thiserror
@@ -61,6 +61,7 @@ admin-cli: document units admin terminal
 fleet-cli: random units panics admin admin-cli client fleet dns logging process terminal
 units:
 document: units
+plot:
 random: | others
 proc: | others rustix
 placement: engine
@@ -81,7 +82,7 @@ tidegate: cluster-node connectors gateway reload administration store-cli access
     foreign-conf mosquitto-conf mosquitto-db | tests conformance
 torture: proc random mqtt client
 fuzz: random mqtt node coap
-lab: proc random document units mqtt client coap conformance terminal
+lab: plot proc random document units mqtt client coap conformance terminal
 terminal: | others clap
 tidy:
 ";

@@ -9,12 +9,12 @@ use super::network::{Network, Way, WayState, source_of};
 use crate::failure::Failure;
 use crate::power;
 
-/// The library's source; it is built where it is used, for the C library that is there.
+/// The source of the library: each machine builds it for its own C library.
 const SOURCE: &str = include_str!("../../preload/strikes.c");
 
 /// Bytes of a number in the file of a machine.
 const NUMBER: u64 = 8;
-/// Where the counts of the library begin there, behind three numbers of the rig.
+/// Offset of the library's counts in that file: three numbers of the rig come first.
 const COUNTS_AT: u64 = 3 * NUMBER;
 
 /// A fault of a machine or of the network.

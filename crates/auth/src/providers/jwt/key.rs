@@ -53,8 +53,8 @@ pub enum KeyProblem {
     /// A key is broken.
     #[error("key {0} cannot be read")]
     Broken(usize),
-    /// A key is of a kind that is not known.
-    #[error("key {0} is of a kind that is not known; known are RSA, EC on P-256 and P-384, and Ed25519")]
+    /// A key has an unknown type.
+    #[error("key {0} has an unknown type; supported are RSA, EC on P-256 and P-384, and Ed25519")]
     Unknown(usize),
     /// It is no set of keys.
     #[error("it is no JWK set: an object with a list `keys` is expected")]

@@ -46,7 +46,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Key>, KeyProblem> {
 enum Fault {
     /// The content is not DER of the declared type.
     Broken,
-    /// It is a key of a kind that is not known.
+    /// The type of the key is unknown.
     Unknown,
 }
 

@@ -2,6 +2,7 @@
 
 mod compare;
 mod criteria;
+mod draw;
 mod flag_error;
 mod gateways;
 mod link;
@@ -88,6 +89,17 @@ Examples:
   tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     the results of a probe
   tidegate lab run middleware-criteria --peer tidegate --peer mosquitto --out criteria     as a report";
 
+const DRAW: &str = r#"
+Example:
+  tidegate lab draw charts.json
+
+  [{"file": "growth.svg", "title": "Growth", "x": "seconds", "y": "brokers",
+    "steps": [{"name": "allocated", "points": [[0, 1], [60, 3]]}]},
+   {"file": "time.svg", "title": "Time", "x": "brokers", "y": "seconds",
+    "bars": {"series": ["1", "2"], "groups": [["mosquitto", [128, 66]], ["rabbitmq", [140, null]]]}}]
+
+`lines` in place of `steps` connects the points; `stacked` in place of `bars` puts values on each other."#;
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -117,6 +129,9 @@ enum LabCommand {
     Criteria(criteria::Args),
     /// Make the report of results again
     Report(report::Args),
+    /// Draw charts of figures from elsewhere
+    #[command(after_help = DRAW)]
+    Draw(draw::Args),
     /// Raise the load until a service level breaks
     #[command(after_help = SWEEP)]
     Sweep(Box<sweep::SweepArgs>),
@@ -176,6 +191,7 @@ fn run(command: &LabCommand) -> Exit {
         LabCommand::Probe(args) => probe::run(args),
         LabCommand::Criteria(args) => criteria::run(args),
         LabCommand::Report(args) => report::run(args),
+        LabCommand::Draw(args) => draw::run(args),
         LabCommand::Sweep(args) => sweep::run(args),
         LabCommand::Size(args) => size::run(args),
         LabCommand::Compare(args) => compare::run(args),

@@ -22,6 +22,14 @@ pub(crate) enum ResultsError {
         /// The fault.
         source: serde_json::Error,
     },
+    /// A file with charts has another format.
+    #[error("{} is no list of charts: {source}", .path.display())]
+    Charts {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: serde_json::Error,
+    },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Write {

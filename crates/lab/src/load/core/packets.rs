@@ -77,8 +77,8 @@ impl Core {
                 }
                 self.on_suback(client, &packet, now_ns);
             }
-            // The broker closes the connection after DISCONNECT, and only that counts; but a redirected client connects
-            // to the other server.
+            // The end of the connection, which follows, is counted elsewhere. A redirected client connects to the other
+            // server.
             PacketType::Disconnect => {
                 let packet = Disconnect::decode(version, first, body)?;
                 match packet.reason_code {

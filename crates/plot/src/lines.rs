@@ -1,9 +1,9 @@
 //! Values over time.
 
-use super::axis::{Axis, Scale};
-use super::{colour, dashes};
-use crate::report::markup::{escape, put};
-use crate::report::number::shown;
+use crate::axis::{Axis, Scale};
+use crate::drawing::{Anchor, Drawing};
+use crate::frame::Frame;
+use crate::number::shown;
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 230.0;
@@ -18,94 +18,55 @@ const POINTS: usize = 240;
 
 /// The values of one broker.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::report) struct Curve {
+pub struct Curve {
     /// Which series: its colour and dashes.
-    pub(in crate::report) series: usize,
+    pub series: usize,
     /// Seconds and values.
-    pub(in crate::report) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::report) struct Mark {
+pub struct Mark {
     /// Seconds.
-    pub(in crate::report) at: f64,
+    pub at: f64,
     /// In a few words.
-    pub(in crate::report) event: String,
+    pub event: String,
 }
 
 /// Curves over seconds, with the events. `unit` is above the vertical axis.
-pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[Curve], marks: &[Mark]) -> String {
+pub fn lines(label: &str, unit: &str, scale: Scale, curves: &[Curve], marks: &[Mark]) -> String {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let end = points().map(|(at, _)| *at).chain(marks.iter().map(|mark| mark.at)).fold(1.0, f64::max);
     let x = Axis::exact(0.0, end, LEFT, RIGHT);
-    let y = Axis::over(points().map(|(_, value)| *value), scale, BOTTOM, TOP);
-    let mut out = String::new();
-    put!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escape(label));
-    put!(out, "<text x=\"{LEFT}\" y=\"11\" text-anchor=\"start\">{}</text>", escape(unit));
-    horizontal(&y, &mut out);
-    for tick in &x.ticks {
-        let place = x.place(*tick);
-        put!(
-            out,
-            "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>",
-            BOTTOM + 4.0
-        );
-        put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", BOTTOM + 16.0, shown(*tick));
-    }
-    put!(out, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>", BOTTOM + 30.0);
-    events(marks, &x, &mut out);
+    let frame = Frame { x, y: Axis::over(points().map(|(_, value)| *value), scale, BOTTOM, TOP) };
+    let mut drawing = Drawing::new(WIDTH, HEIGHT);
+    drawing.text((LEFT, 11.0), Anchor::Start, unit);
+    frame.grid(&mut drawing);
+    frame.ticks(&mut drawing);
+    drawing.text((RIGHT, BOTTOM + 30.0), Anchor::End, "seconds");
+    events(marks, &frame.x, &mut drawing);
     for curve in curves {
-        draw(curve, &x, &y, &mut out);
+        frame.curve(curve.series, &thinned(&curve.points), &mut drawing);
     }
-    put!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/></svg>");
-    out
+    frame.bottom(&mut drawing);
+    drawing.embedded(label)
 }
 
 /// A line down at each event, with its letter.
-fn events(marks: &[Mark], x: &Axis, out: &mut String) {
+fn events(marks: &[Mark], x: &Axis, drawing: &mut Drawing) {
     // Where the next letter of each row has room.
     let mut free = [f64::NEG_INFINITY; 2];
-    for (number, mark) in marks.iter().enumerate() {
+    for (mark, name) in marks.iter().zip(('a'..='z').cycle()) {
         let place = x.place(mark.at);
         let row = usize::from(free[0] > place && free[1] < free[0]);
         let letter = place.max(free[row]);
         free[row] = letter + LETTER;
-        put!(out, "<line class=\"event\" x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{BOTTOM}\">");
-        put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.event));
-        let name = char::from_u32('a' as u32 + (number % 26) as u32).unwrap_or('?');
-        put!(
-            out,
-            "<text class=\"strong\" x=\"{letter:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-            TOP - if row == 1 { 14.0 } else { 3.0 }
-        );
+        let text = format!("{} s: {}", shown(mark.at), mark.event);
+        drawing.explained("event", (place, TOP), (place, BOTTOM), &text);
+        let y = TOP - if row == 1 { 14.0 } else { 3.0 };
+        drawing.strong((letter, y), Anchor::Middle, &name.to_string());
     }
-}
-
-/// Lines across at each tick, labelled at the left.
-pub(super) fn horizontal(y: &Axis, out: &mut String) {
-    for tick in &y.ticks {
-        let place = y.place(*tick);
-        put!(out, "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{place:.1}\" x2=\"{RIGHT}\" y2=\"{place:.1}\"/>");
-        put!(out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 6.0, place + 3.5, shown(*tick));
-    }
-}
-
-fn draw(curve: &Curve, x: &Axis, y: &Axis, out: &mut String) {
-    let points = thinned(&curve.points);
-    // A line through one point is invisible.
-    if let [(at, value)] = points.as_slice() {
-        let (class, at, value) = (colour(curve.series), x.place(*at), y.place(*value));
-        put!(out, "<circle class=\"f{class}\" cx=\"{at:.1}\" cy=\"{value:.1}\" r=\"3\"/>");
-    }
-    if points.len() < 2 {
-        return;
-    }
-    put!(out, "<polyline class=\"curve c{}\"{} points=\"", colour(curve.series), dashes(curve.series));
-    for (at, value) in points {
-        put!(out, "{:.1},{:.1} ", x.place(at), y.place(value));
-    }
-    out.push_str("\"/>");
 }
 
 /// At most [`POINTS`] points: each is the mean of the points in its interval.
@@ -134,7 +95,7 @@ mod tests {
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &[mark]);
         assert!(svg.contains("messages/s") && svg.contains("broker &lt;killed&gt;"));
         assert!(svg.contains("points=\"58.0,196.0 508.0,38.0 \""), "{svg}");
-        assert!(svg.contains("stroke-dasharray=\"7 3\""), "a line is known without its colour");
+        assert!(svg.contains("stroke-dasharray=\"7 3\""), "dashes tell the line apart in black and white");
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Latency by percentile: the axis gives each further nine as much room as the one before, since that is where brokers
 //! differ.
 
-use super::axis::{Axis, Scale};
-use super::line::horizontal;
-use super::{colour, dashes};
+use tidegate_plot::{Anchor, Axis, Drawing, Frame, Scale, Tick};
+
 use crate::load::Histogram;
-use crate::report::markup::{escape, put};
 
 const BOTTOM: f64 = 196.0;
 const TOP: f64 = 24.0;
@@ -20,42 +18,25 @@ const MOST_NINES: f64 = 5.0;
 const STEPS: u32 = 24;
 
 /// One curve for each histogram with its series; those without a value are left out.
-pub(in crate::report) fn percentiles(label: &str, curves: &[(usize, &Histogram)]) -> String {
+pub(super) fn percentiles(label: &str, curves: &[(usize, &Histogram)]) -> String {
     let curves: Vec<(usize, Vec<(f64, f64)>)> =
         curves.iter().filter(|(_, times)| times.count() > 0).map(|(series, times)| (*series, points(times))).collect();
     let values = curves.iter().flat_map(|(_, points)| points.iter().map(|(_, ms)| *ms));
     let y = Axis::over(values, Scale::Logarithmic, BOTTOM, TOP);
     let most = curves.iter().flat_map(|(_, points)| points.iter().map(|(nines, _)| *nines)).fold(2.0, f64::max);
-    let x = Axis::exact(0.0, most, LEFT, RIGHT);
-    let mut out = String::new();
-    put!(out, "<svg viewBox=\"0 0 520 230\" role=\"img\" aria-label=\"{}\">", escape(label));
-    put!(out, "<text x=\"{LEFT}\" y=\"13\">milliseconds (logarithmic)</text>");
-    horizontal(&y, &mut out);
-    for (share, name) in LABELS.iter().filter(|(share, _)| nines(*share) <= most + 1e-9) {
-        let place = x.place(nines(*share));
-        put!(
-            out,
-            "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>",
-            BOTTOM + 4.0
-        );
-        // A label at the end of the axis would be cut off.
-        let anchor = if place > RIGHT - 14.0 { "end" } else { "middle" };
-        put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{name}</text>", BOTTOM + 16.0);
-    }
-    put!(
-        out,
-        "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">of all deliveries that came are faster</text>",
-        BOTTOM + 30.0
-    );
+    let labels = LABELS.iter().filter(|(share, _)| nines(*share) <= most + 1e-9);
+    let ticks = labels.map(|(share, name)| Tick { value: nines(*share), label: (*name).to_owned() }).collect();
+    let frame = Frame { x: Axis::exact(0.0, most, LEFT, RIGHT).with_ticks(ticks), y };
+    let mut drawing = Drawing::new(520.0, 230.0);
+    drawing.text((LEFT, 13.0), Anchor::Start, "milliseconds (logarithmic)");
+    frame.grid(&mut drawing);
+    frame.ticks(&mut drawing);
+    drawing.text((RIGHT, BOTTOM + 30.0), Anchor::End, "of all deliveries that came are faster");
     for (series, points) in &curves {
-        put!(out, "<polyline class=\"curve c{}\"{} points=\"", colour(*series), dashes(*series));
-        for (nines, ms) in points {
-            put!(out, "{:.1},{:.1} ", x.place(*nines), y.place(*ms));
-        }
-        out.push_str("\"/>");
+        frame.curve(*series, points, &mut drawing);
     }
-    put!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/></svg>");
-    out
+    frame.bottom(&mut drawing);
+    drawing.embedded(label)
 }
 
 /// 0.9 is one nine, 0.99 two.

@@ -1,4 +1,4 @@
-//! Numbers as people read them: three digits that say something, thousands apart.
+//! Numbers with about three significant digits, and thousands apart.
 
 /// A number with about three significant digits.
 pub fn shown(value: f64) -> String {
@@ -25,7 +25,7 @@ pub fn shown(value: f64) -> String {
 }
 
 /// A ratio as a factor.
-pub(super) fn factor(value: f64) -> String {
+pub fn factor(value: f64) -> String {
     format!("{}×", if value >= 10.0 { shown(value.round()) } else { format!("{value:.2}") })
 }
 

@@ -1,0 +1,40 @@
+//! `tidegate lab draw`: charts of figures that were measured elsewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args as ClapArgs;
+use tidegate_lab::draw::Chart;
+use tidegate_terminal::{Exit, report};
+
+use super::results_error::ResultsError;
+
+/// The flags of `tidegate lab draw`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// A list of charts in JSON; each names its file, relative to this one
+    #[arg(value_name = "CHARTS.json")]
+    charts: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Exit {
+    match done(&args.charts) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn done(path: &Path) -> Result<(), ResultsError> {
+    let text = fs::read_to_string(path).map_err(|source| ResultsError::Read { path: path.to_owned(), source })?;
+    let charts: Vec<Chart> =
+        serde_json::from_str(&text).map_err(|source| ResultsError::Charts { path: path.to_owned(), source })?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    for chart in charts {
+        let path = directory.join(&chart.file);
+        fs::write(&path, chart.draw()).map_err(|source| ResultsError::Write { path, source })?;
+    }
+    Ok(())
+}
