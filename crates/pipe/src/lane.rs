@@ -88,7 +88,7 @@ impl Lane {
         }
         state.read += count;
         state.tidy();
-        // A reader that has seen all of them does not come again by itself.
+        // A reader that has seen all of them looks again after a ring only.
         state.is_read_awaited = state.unread() == 0;
         let rings = state.is_room_awaited && state.unread() <= CAPACITY / 2;
         state.is_room_awaited &= !rings;

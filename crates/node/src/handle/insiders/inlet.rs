@@ -65,7 +65,7 @@ impl Inlet {
     pub fn connect(&self, listener: ListenerId, client: SocketAddr, tls: Option<TlsFacts>) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        enter(&self.node, Inside::socket(theirs, listener, client, tls.map(Arc::new)));
+        self.node.insiders().enter(Inside::socket(theirs, listener, client, tls.map(Arc::new)));
         Ok(ours)
     }
 
@@ -99,13 +99,13 @@ impl Inlet {
     }
 }
 
-/// Gives a connection to a shard.
-fn enter(node: &NodeHandle, inside: Inside) {
-    let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(node.shards().max(1));
-    node.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(ServiceOrder::Enter(Box::new(inside)))));
-}
-
 impl NodeInsiders<'_> {
+    /// Gives a connection to a shard.
+    fn enter(&self, inside: Inside) {
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(self.node.shards().max(1));
+        self.tell_services(ShardId(turn as u16), ServiceOrder::Enter(Box::new(inside)));
+    }
+
     /// Connects a part of the process to a listener as a client, without a socket. The bytes of the pipe are MQTT. Limits
     /// and bans do not hold for it, but the client is authenticated like others. A node that does not serve yet, or no
     /// more, drops its end.
@@ -114,7 +114,7 @@ impl NodeInsiders<'_> {
     /// When the system has no sockets left.
     pub fn connect(&self, listener: ListenerId) -> io::Result<PipeEnd> {
         let (ours, theirs) = tidegate_pipe::pair()?;
-        enter(self.node, Inside::pipe(theirs, listener));
+        self.enter(Inside::pipe(theirs, listener));
         Ok(ours)
     }
 }
