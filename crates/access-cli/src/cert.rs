@@ -145,9 +145,9 @@ fn advice(out: &Path, names: &[String]) -> String {
         text,
         "\nIn the configuration:\n\n  [[listener]]\n  address = \"mqtts://127.0.0.1:8883\"\n  certificate = {}\n  key = {}\n  \
          # To let in only who has a certificate of this authority:\n  # client_certificate = \"required\"\n  # client_ca = {}\n",
-        tidegate_config::value::quote(&file("server.pem")),
-        tidegate_config::value::quote(&file("server.key")),
-        tidegate_config::value::quote(&file("ca.pem")),
+        tidegate_config::value::quoted(&file("server.pem")),
+        tidegate_config::value::quoted(&file("server.key")),
+        tidegate_config::value::quoted(&file("ca.pem")),
     );
     let _ = write!(
         text,

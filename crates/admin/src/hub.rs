@@ -30,6 +30,27 @@ pub struct PipelineReport {
     pub state: String,
     /// Start of the pipeline in its process, RFC 3339.
     pub since: Option<String>,
+    /// The messages and batches counted.
+    #[serde(flatten)]
+    pub counts: PipelineCounts,
+    /// The time that answers of sinks to batches took, seconds.
+    pub batch_s: f64,
+    /// Messages that it works on, or that wait for it.
+    pub waiting: u64,
+    /// Age of the oldest message that it works on, seconds.
+    pub lag_s: f64,
+    /// Why a sink does not take batches, or the source gives no messages.
+    pub error: Option<String>,
+    /// Its sinks, in the order of `to`; behind them the sink of dead letters.
+    pub sinks: Vec<SinkReport>,
+    /// The last message that was not delivered.
+    pub last_failure: Option<FailedMessage>,
+}
+
+/// The messages and batches of a pipeline since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PipelineCounts {
     /// Messages that it has taken.
     #[serde(rename = "in")]
     pub taken: u64,
@@ -50,20 +71,28 @@ pub struct PipelineReport {
     pub retried: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
-    /// The time that these took, seconds.
-    pub batch_s: f64,
     /// Messages of QoS 0 for which it had no room, and messages that a bus has removed by age before they were taken.
     pub dropped: u64,
-    /// Messages that it works on, or that wait for it.
-    pub waiting: u64,
-    /// Age of the oldest message that it works on, seconds.
-    pub lag_s: f64,
-    /// Why a sink does not take batches, or the source gives no messages.
-    pub error: Option<String>,
-    /// Its sinks, in the order of `to`; behind them the sink of dead letters.
-    pub sinks: Vec<SinkReport>,
-    /// The last message that was not delivered.
-    pub last_failure: Option<FailedMessage>,
+}
+
+impl PipelineCounts {
+    /// Adds the counts of another process.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.taken, other.taken),
+            (&mut self.delivered, other.delivered),
+            (&mut self.filtered, other.filtered),
+            (&mut self.failed, other.failed),
+            (&mut self.dead_letters, other.dead_letters),
+            (&mut self.looped, other.looped),
+            (&mut self.ended_early, other.ended_early),
+            (&mut self.retried, other.retried),
+            (&mut self.batches, other.batches),
+            (&mut self.dropped, other.dropped),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
 }
 
 /// A sink of a pipeline.

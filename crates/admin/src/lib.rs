@@ -57,8 +57,8 @@ pub use clients::{ClientEntry, Clients, ClientsRequest};
 pub use drain::{DrainRequest, DrainStatus, EndDrain, GetDrain};
 pub use fleet::{BrokerState, BrokerStatus, FleetStatus, GetFleet};
 pub use hub::{
-    FailedMessage, GetHub, PausePipeline, PipelineCommand, PipelineOrder, PipelineReport, Pipelines, ReplayPipeline,
-    ResumePipeline, SinkError, SinkReport,
+    FailedMessage, GetHub, PausePipeline, PipelineCommand, PipelineCounts, PipelineOrder, PipelineReport, Pipelines,
+    ReplayPipeline, ResumePipeline, SinkError, SinkReport,
 };
 pub use invalid::InvalidRequest;
 pub use kick::{KickRequest, Kicked};

@@ -387,20 +387,9 @@ impl Shares<Pipelines> {
 
 /// Adds the numbers of a pipeline that two members run for a moment, while it moves.
 fn add(known: &mut PipelineReport, other: PipelineReport) {
-    for (sum, more) in [
-        (&mut known.taken, other.taken),
-        (&mut known.delivered, other.delivered),
-        (&mut known.filtered, other.filtered),
-        (&mut known.failed, other.failed),
-        (&mut known.dead_letters, other.dead_letters),
-        (&mut known.looped, other.looped),
-        (&mut known.ended_early, other.ended_early),
-        (&mut known.retried, other.retried),
-        (&mut known.dropped, other.dropped),
-        (&mut known.waiting, other.waiting),
-    ] {
-        *sum = sum.saturating_add(more);
-    }
+    known.counts.add(other.counts);
+    known.batch_s += other.batch_s;
+    known.waiting = known.waiting.saturating_add(other.waiting);
     // The older of both times: the counts are sums.
     known.since = [known.since.take(), other.since].into_iter().flatten().min();
     known.lag_s = known.lag_s.max(other.lag_s);
@@ -417,12 +406,13 @@ mod tests {
 
     #[test]
     fn pipelines_of_all_members_are_one_object() {
-        let one = json!({ "hot": { "in": 3, "lag_s": 1.5, "state": "running", "since": "2026-02", "error": null } });
-        let other = json!({ "hot": { "in": 4, "lag_s": 0.5, "state": "retrying", "since": "2026-01", "error": "db" }, "cold": { "in": 1 } });
+        let one = json!({ "hot": { "in": 3, "batches": 2, "batch_s": 0.5, "lag_s": 1.5, "state": "running", "since": "2026-02", "error": null } });
+        let other = json!({ "hot": { "in": 4, "batches": 3, "batch_s": 0.25, "lag_s": 0.5, "state": "retrying", "since": "2026-01", "error": "db" }, "cold": { "in": 1 } });
         let answered = [("a", one), ("b", other)].map(|(node, share)| (node.to_owned(), from_value(share).unwrap()));
         let shares = Shares { answered: answered.into(), unreachable: vec!["c".to_owned()] };
         let all = to_value(shares.pipelines(&["lost".to_owned()])).unwrap();
         assert_eq!((&all["hot"]["in"], &all["hot"]["lag_s"]), (&7.into(), &1.5.into()), "{all}");
+        assert_eq!((&all["hot"]["batches"], &all["hot"]["batch_s"]), (&5.into(), &0.75.into()), "{all}");
         assert_eq!((&all["hot"]["state"], &all["hot"]["node"]), (&"retrying".into(), &"b".into()), "{all}");
         assert_eq!((&all["hot"]["since"], &all["cold"]["node"]), (&"2026-01".into(), &"b".into()));
         assert_eq!((&all["lost"]["state"], &all["lost"]["error"]), (&"unknown".into(), &"no answer of c".into()));

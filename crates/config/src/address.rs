@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tidegate_node::{AddressError, HostPort, ListenAddress};
 use tidegate_store::RealDisk;
 
-use super::value::{Kind, Problem, Raw, Value, quote};
+use super::value::{Kind, Problem, Raw, Value, quoted};
 
 /// Longest path of a Unix socket, bytes: what `sockaddr_un` holds on Linux, less the closing zero.
 const UNIX_PATH_LEN: usize = 107;
@@ -133,7 +133,7 @@ impl Value for ListenAddress {
     }
 
     fn show(&self) -> String {
-        quote(&self.to_string())
+        quoted(&self.to_string())
     }
 }
 
@@ -177,8 +177,8 @@ impl Value for AdminAddress {
 
     fn show(&self) -> String {
         match self {
-            Self::Off => quote("off"),
-            Self::At(at) => quote(&at.to_string()),
+            Self::Off => quoted("off"),
+            Self::At(at) => quoted(&at.to_string()),
         }
     }
 }

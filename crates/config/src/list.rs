@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidegate_node::proxy_protocol::Network;
 
-use super::value::{Kind, Problem, Raw, Value, quote};
+use super::value::{Kind, Problem, Raw, Value, quoted};
 
 /// Entries that a list may have.
 const MAX_ENTRIES: usize = 256;
@@ -29,7 +29,7 @@ pub fn read_texts(raw: &Raw) -> Result<Vec<String>, Problem> {
 
 /// Texts as TOML writes them.
 pub fn show_texts(texts: impl IntoIterator<Item = String>) -> String {
-    let texts: Vec<String> = texts.into_iter().map(|text| quote(&text)).collect();
+    let texts: Vec<String> = texts.into_iter().map(|text| quoted(&text)).collect();
     match texts.as_slice() {
         [only] => only.clone(),
         _ => format!("[{}]", texts.join(", ")),

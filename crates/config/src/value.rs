@@ -1,9 +1,9 @@
 //! Values of keys: the raw values of sources, and their reading and writing by type.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use tidegate_units::duration;
+pub use tidegate_units::quote::quoted;
 use tidegate_units::size::{self, Bytes};
 
 /// A value as a source gives it, before its key has looked at it.
@@ -281,7 +281,7 @@ impl Value for Bytes {
     fn show(&self) -> String {
         match self.0 {
             0 => "0".to_owned(),
-            number => quote(&size::show(number)),
+            number => quoted(&size::show(number)),
         }
     }
 }
@@ -310,7 +310,7 @@ impl Value for Duration {
     }
 
     fn show(&self) -> String {
-        quote(&duration::show(u64::try_from(self.as_millis()).unwrap_or(u64::MAX)))
+        quoted(&duration::show(u64::try_from(self.as_millis()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -333,7 +333,7 @@ impl Value for Lifetime {
 
     fn show(&self) -> String {
         match self {
-            Self::Unlimited => quote("unlimited"),
+            Self::Unlimited => quoted("unlimited"),
             Self::For(length) => length.show(),
         }
     }
@@ -358,7 +358,7 @@ impl Value for Lease {
 
     fn show(&self) -> String {
         match self {
-            Self::Auto => quote("auto"),
+            Self::Auto => quoted("auto"),
             Self::For(length) => length.show(),
         }
     }
@@ -382,7 +382,7 @@ impl Value for String {
     }
 
     fn show(&self) -> String {
-        quote(self)
+        quoted(self)
     }
 }
 
@@ -392,7 +392,7 @@ impl Value for Option<String> {
     }
 
     fn show(&self) -> String {
-        quote(self.as_deref().unwrap_or_default())
+        quoted(self.as_deref().unwrap_or_default())
     }
 }
 
@@ -436,7 +436,7 @@ pub fn read_word<T: Words>(raw: &Raw) -> Result<T, Problem> {
 
 /// Writes a word of a type.
 pub fn show_word<T: Words>(value: T) -> String {
-    quote(value.word())
+    quoted(value.word())
 }
 
 fn one_of(words: &[(&str, &str)]) -> String {
@@ -445,27 +445,6 @@ fn one_of(words: &[(&str, &str)]) -> String {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => words.join(""),
     }
-}
-
-/// Text as TOML writes it.
-pub fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            control if control.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Declares a type's words, in one place for reading, writing and the reference page.

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tidegate_admin::BrokerStatus;
+use tidegate_admin::{BrokerStatus, PipelineCounts};
 use tidegate_context::service::CoreFigures;
 use tidegate_engine::{Counters, Gauges, Reason, Usage};
 use tidegate_node::{RevocationLists, ShellCounters};
@@ -218,28 +218,10 @@ pub struct BridgeNumbers {
 pub struct PipelineNumbers {
     /// Its name.
     pub name: String,
-    /// Messages that it has taken.
-    pub taken: u64,
-    /// Messages that all its sinks have.
-    pub delivered: u64,
-    /// Messages that a step has left out.
-    pub filtered: u64,
-    /// Messages that were not delivered.
-    pub failed: u64,
-    /// The failed messages that became dead letters.
-    pub dead_letters: u64,
-    /// The failed messages that had passed as many pipelines as they may.
-    pub looped: u64,
-    /// Windows that ended before their time, as there was no room for more messages.
-    pub ended_early: u64,
-    /// Batches that sinks have answered.
-    pub batches: u64,
-    /// The time that these took, milliseconds.
+    /// Its messages and batches.
+    pub counts: PipelineCounts,
+    /// The time that answers of sinks to batches took, milliseconds.
     pub batch_ms: u64,
-    /// Batches that were tried once more.
-    pub retried: u64,
-    /// Messages of QoS 0 for which it had no room, and messages that a bus has removed by age before they were taken.
-    pub dropped: u64,
     /// Messages that it works on.
     pub held: u64,
     /// Messages that wait in its log on the bus.

@@ -8,7 +8,8 @@ mod key_page;
 mod writer;
 
 pub use key_page::{KeyRow, key_page};
-pub use writer::{Plan, conversion, quoted};
+pub use tidegate_units::quote::quoted;
+pub use writer::{Plan, conversion};
 
 /// A file with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]

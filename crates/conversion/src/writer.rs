@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use tidegate_units::quote::quoted;
+
 use crate::{Conversion, ConvertedLine, Outcome, Sections, Setting, Value};
 
 /// The result before it is written: its sections, and the lines that it was made of.
@@ -117,22 +119,4 @@ fn lines_of(text: &str) -> String {
         if line.contains("\"\"\"") { inner.to_owned() } else { inner.replace("\\\"", "\"") }
     };
     text.trim_start_matches('\n').split('\n').map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// A text as a basic string of TOML.
-pub fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04X}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }

@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug, Write};
 use std::time::SystemTime;
 
+use tidegate_units::quote::quoted;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
@@ -27,17 +28,17 @@ pub(super) fn render(event: &Event<'_>, told: Told, format: LogFormat, now: Syst
         fields.plain(OMITTED, told.omitted);
     }
     if told.is_last {
-        fields.plain(FURTHER.0, quote(FURTHER.1));
+        fields.plain(FURTHER.0, quoted(FURTHER.1));
     }
     let Fields { message, rest, .. } = fields;
     match format {
         LogFormat::Text => format!("{time} {:5} {message}{rest}\n", name(level)),
         LogFormat::Json => {
             let level = name(level).trim_end().to_ascii_lowercase();
-            let target = quote(event.metadata().target());
+            let target = quoted(event.metadata().target());
             format!(
                 "{{\"time\":\"{time}\",\"level\":\"{level}\",\"target\":{target},\"message\":{}{rest}}}\n",
-                quote(&message)
+                quoted(&message)
             )
         }
     }
@@ -65,7 +66,7 @@ impl Fields {
     fn plain(&mut self, name: &str, value: impl fmt::Display) {
         let _ = match self.format {
             LogFormat::Text => write!(self.rest, " {name}={value}"),
-            LogFormat::Json => write!(self.rest, ",{}:{value}", quote(name)),
+            LogFormat::Json => write!(self.rest, ",{}:{value}", quoted(name)),
         };
     }
 
@@ -79,7 +80,7 @@ impl Fields {
         if self.format == LogFormat::Text && !value.is_empty() && value.bytes().all(bare) {
             self.plain(field.name(), value);
         } else {
-            self.plain(field.name(), quote(value));
+            self.plain(field.name(), quoted(value));
         }
     }
 }
@@ -125,27 +126,6 @@ impl Visit for Fields {
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
         self.text(field, &value.to_string());
     }
-}
-
-/// Text in quotes as JSON has it: a client's text cannot end a line or the quotes.
-fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            other if other.is_control() => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(other));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Deserialize;
-use tidegate_conversion::{ConvertedLine, File, Outcome};
+use tidegate_conversion::{ConvertedLine, File, Outcome, quoted};
 
 /// Most rules that an access rules file may have.
 const MAX_RULES: usize = 65_536;
@@ -357,9 +357,4 @@ fn topic_of(acl: &Acl) -> String {
 /// True for a rule about a subscription to exactly one filter.
 fn is_literal(acl: &Acl) -> bool {
     acl.acltype == "subscribeLiteral"
-}
-
-/// A text in quotes, as TOML and JSON have it.
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
 }

@@ -4,5 +4,6 @@
 pub mod duration;
 pub mod excerpt;
 pub mod percent;
+pub mod quote;
 pub mod size;
 pub mod suggestion;

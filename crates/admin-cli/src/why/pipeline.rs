@@ -62,9 +62,13 @@ fn explained(name: &str, it: &PipelineReport) -> String {
             (None, None) => out.push_str("; it has had no error\n"),
         }
     }
-    let _ = writeln!(out, "    not delivered: {} messages, {} of them dead letters", it.failed, it.dead_letters);
-    if it.looped > 0 {
-        let looped = it.looped;
+    let _ = writeln!(
+        out,
+        "    not delivered: {} messages, {} of them dead letters",
+        it.counts.failed, it.counts.dead_letters
+    );
+    if it.counts.looped > 0 {
+        let looped = it.counts.looped;
         let _ = writeln!(
             out,
             "    in a loop: {looped} of them had passed 16 pipelines, which publish to topics of each other"
@@ -74,8 +78,8 @@ fn explained(name: &str, it: &PipelineReport) -> String {
         let (at, topic, why) = (time(last.at_ms), shown(&last.topic), shown(&last.why));
         let _ = writeln!(out, "    the last at {at}, topic {topic}: {why}");
     }
-    if it.dropped > 0 {
-        let dropped = it.dropped;
+    if it.counts.dropped > 0 {
+        let dropped = it.counts.dropped;
         let _ = writeln!(
             out,
             "    dropped: {dropped} messages: of QoS 0 without room, or removed from the bus after `keep_for`"

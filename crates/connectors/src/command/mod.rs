@@ -165,21 +165,21 @@ fn table(pipelines: &Pipelines) -> String {
             "{:<24} {:<10} {:>12} {:>12} {:>8} {:>10} {:>7.1}s  {since}",
             shown(name),
             it.state,
-            it.taken,
-            it.delivered,
-            it.failed,
+            it.counts.taken,
+            it.counts.delivered,
+            it.counts.failed,
             it.waiting,
             it.lag_s,
         );
         if let Some(error) = &it.error {
             let _ = writeln!(text, "  {}", shown(error));
         }
-        if it.looped > 0 {
-            let (looped, name) = (it.looped, shown(name));
+        if it.counts.looped > 0 {
+            let (looped, name) = (it.counts.looped, shown(name));
             let _ = writeln!(text, "  {looped} messages went round in a loop of pipelines: why pipeline {name}");
         }
-        if it.ended_early > 0 {
-            let early = it.ended_early;
+        if it.counts.ended_early > 0 {
+            let early = it.counts.ended_early;
             let _ =
                 writeln!(text, "  {early} windows ended early: more messages came than `window` lets wait; raise it");
         }

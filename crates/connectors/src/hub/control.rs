@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use tidegate_admin::{FailedMessage, PipelineCommand, PipelineOrder, PipelineReport, Pipelines, SinkError, SinkReport};
+use tidegate_admin::{
+    FailedMessage, PipelineCommand, PipelineCounts, PipelineOrder, PipelineReport, Pipelines, SinkError, SinkReport,
+};
 use tidegate_administration::{Part, PipelinesPart};
 use tidegate_console::api::ControlError;
 use tidegate_console::{PipelineNumbers, Status, Unavailable};
 use tidegate_engine::ClientQuery;
-use tidegate_hub::{Hub, LastFailure, PipelineState, PipelineStatus, SinkStatus, rfc3339};
+use tidegate_hub::{Hub, LastFailure, Numbers, PipelineState, PipelineStatus, SinkStatus, rfc3339};
 use tidegate_node::NodeHandle;
 
 use tidegate_config::hub::CLIENT_PREFIX;
@@ -73,17 +75,8 @@ fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Pipelines
             node: None,
             state: pipeline.state.label().to_owned(),
             since: Some(rfc3339(pipeline.since)),
-            taken: numbers.taken,
-            delivered: numbers.delivered,
-            filtered: numbers.filtered,
-            failed: numbers.failed,
-            dead_letters: numbers.dead_letters,
-            looped: numbers.looped,
-            ended_early: numbers.ended_early,
-            retried: numbers.retried,
-            batches: numbers.batches,
+            counts: counts(&numbers),
             batch_s: seconds(numbers.batch_ms),
-            dropped: numbers.dropped,
             waiting: held + pipeline.waiting + queued(&pipeline.name),
             lag_s: seconds(pipeline.lag_ms),
             error: pipeline.error.clone(),
@@ -106,6 +99,21 @@ fn failure(failure: &LastFailure) -> FailedMessage {
     FailedMessage { at_ms: failure.at, topic, why, dead_letter: failure.kept }
 }
 
+fn counts(numbers: &Numbers) -> PipelineCounts {
+    PipelineCounts {
+        taken: numbers.taken,
+        delivered: numbers.delivered,
+        filtered: numbers.filtered,
+        failed: numbers.failed,
+        dead_letters: numbers.dead_letters,
+        looped: numbers.looped,
+        ended_early: numbers.ended_early,
+        retried: numbers.retried,
+        batches: numbers.batches,
+        dropped: numbers.dropped,
+    }
+}
+
 /// Milliseconds as seconds.
 fn seconds(millis: u64) -> f64 {
     std::time::Duration::from_millis(millis).as_secs_f64()
@@ -115,17 +123,8 @@ fn seconds(millis: u64) -> f64 {
 fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers> {
     let numbers = |pipeline: PipelineStatus| PipelineNumbers {
         name: pipeline.name,
-        taken: pipeline.numbers.taken,
-        delivered: pipeline.numbers.delivered,
-        filtered: pipeline.numbers.filtered,
-        failed: pipeline.numbers.failed,
-        dead_letters: pipeline.numbers.dead_letters,
-        looped: pipeline.numbers.looped,
-        ended_early: pipeline.numbers.ended_early,
-        batches: pipeline.numbers.batches,
+        counts: counts(&pipeline.numbers),
         batch_ms: pipeline.numbers.batch_ms,
-        retried: pipeline.numbers.retried,
-        dropped: pipeline.numbers.dropped,
         held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
         waiting: pipeline.waiting,
         lag_ms: pipeline.lag_ms,

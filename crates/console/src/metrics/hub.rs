@@ -8,29 +8,29 @@ use crate::status::PipelineNumbers;
 
 metrics! { |it, out|
     /// Every metric of pipelines, in the order in which they are written.
-    Counter "tidegate_hub_messages_taken_total" ["pipeline"] => each(it, out, |pipeline| pipeline.taken),
+    Counter "tidegate_hub_messages_taken_total" ["pipeline"] => each(it, out, |pipeline| pipeline.counts.taken),
         "Messages that the pipeline has taken.";
     Counter "tidegate_hub_messages_total" ["pipeline", "outcome"] => {
         for pipeline in &it.status.pipelines {
             for (outcome, number) in [
-                ("delivered", pipeline.delivered),
-                ("filtered", pipeline.filtered),
-                ("failed", pipeline.failed),
-                ("dropped", pipeline.dropped),
+                ("delivered", pipeline.counts.delivered),
+                ("filtered", pipeline.counts.filtered),
+                ("failed", pipeline.counts.failed),
+                ("dropped", pipeline.counts.dropped),
             ] {
                 out.add(&[&pipeline.name, outcome], number);
             }
         }
     }, "Messages of the pipeline, by outcome.";
-    Counter "tidegate_hub_batches_retried_total" ["pipeline"] => each(it, out, |pipeline| pipeline.retried),
+    Counter "tidegate_hub_batches_retried_total" ["pipeline"] => each(it, out, |pipeline| pipeline.counts.retried),
         "Batches of the pipeline that a sink has not taken and that were tried once more.";
-    Counter "tidegate_hub_dead_letters_total" ["pipeline"] => each(it, out, |pipeline| pipeline.dead_letters),
+    Counter "tidegate_hub_dead_letters_total" ["pipeline"] => each(it, out, |pipeline| pipeline.counts.dead_letters),
         "Failed messages of the pipeline that became dead letters.";
-    Counter "tidegate_hub_looped_total" ["pipeline"] => each(it, out, |pipeline| pipeline.looped),
+    Counter "tidegate_hub_looped_total" ["pipeline"] => each(it, out, |pipeline| pipeline.counts.looped),
         "Failed messages of the pipeline that had passed 16 pipelines: these publish to topics of each other.";
-    Counter "tidegate_hub_windows_ended_early_total" ["pipeline"] => each(it, out, |pipeline| pipeline.ended_early),
+    Counter "tidegate_hub_windows_ended_early_total" ["pipeline"] => each(it, out, |pipeline| pipeline.counts.ended_early),
         "Windows of the pipeline that ended before their time, as there was no room for more messages.";
-    Counter "tidegate_hub_batches_total" ["pipeline"] => each(it, out, |pipeline| pipeline.batches),
+    Counter "tidegate_hub_batches_total" ["pipeline"] => each(it, out, |pipeline| pipeline.counts.batches),
         "Batches of the pipeline that sinks have taken, refused or failed to take.";
     Counter "tidegate_hub_batch_seconds_total" ["pipeline"] =>
         each(it, out, |pipeline| Duration::from_millis(pipeline.batch_ms).as_secs_f64()),

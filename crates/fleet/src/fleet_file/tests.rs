@@ -20,10 +20,8 @@ fn a_file_with_a_name_and_an_agreement_is_enough() {
     assert_eq!(file.judges().unwrap().len(), 2);
 }
 
-#[test]
-fn every_key_is_read() {
-    let file = read_text(
-        r#"
+/// A fleet file with every kind of section.
+const EVERY_KEY: &str = r#"
 [fleet]
 name = "all"
 directory = "state"
@@ -76,9 +74,11 @@ listen = "127.0.0.1:5353"
 ttl = "5s"
 [metrics]
 listen = "0.0.0.0:18084"
-"#,
-    )
-    .unwrap();
+"#;
+
+#[test]
+fn every_key_is_read() {
+    let file = read_text(EVERY_KEY).unwrap();
     let brokers = file.settings.level(Level::Broker).unwrap();
     assert_eq!((brokers.initial, brokers.cores, brokers.victim), (3, 0.2, Victim::LeastLoaded));
     assert_eq!(brokers.templates, [("mosquitto".to_owned(), 2), ("own".to_owned(), 1)]);

@@ -39,7 +39,7 @@ store: random
 auth: panics
 acl: document mqtt
 mosquitto-db: mqtt engine | others thiserror
-conversion: | others
+conversion: units | others
 mosquitto-conf: conversion | others serde serde_json thiserror
 foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
 fleet: plot proc random document units admin
@@ -52,7 +52,7 @@ context: document panics bus
 console: proc admin connections engine node store auth context
 conformance: random mqtt
 process: proc terminal
-logging: panics terminal
+logging: panics units terminal
 certificates:
 mqtt-cli: random units mqtt client terminal process certificates
 config: proc document units mqtt engine node store bus auth acl cluster context client bridge hub process logging

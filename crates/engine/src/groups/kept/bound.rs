@@ -4,6 +4,7 @@ use super::{Doubt, WAIT_MS};
 use crate::groups::kept::Kept;
 use crate::groups::{Groups, Receiver};
 use crate::ids::SessionKey;
+use crate::ids::ShardPosition;
 use crate::link::Links;
 use crate::now::Now;
 use crate::state::ShardState;
@@ -27,8 +28,7 @@ impl Kept {
 }
 
 impl Groups {
-    /// The place of a client among the members of a group that get messages now. What its session gets here that is about to
-    /// leave is forgotten with it.
+    /// The place of a client among the members of a group that get messages now.
     pub(crate) fn place_of_client(
         &self,
         links: &Links,
@@ -39,8 +39,20 @@ impl Groups {
         if links.roster.lacks_home_of_client(client) {
             return None;
         }
+        self.staying_place_of_client(links.place, state, key, client)
+    }
+
+    /// The place of a client among the members of a group, also of one that gets no messages now. What its session gets here
+    /// that is about to leave is forgotten with it.
+    pub(super) fn staying_place_of_client(
+        &self,
+        place: ShardPosition,
+        state: &ShardState,
+        key: GroupKey,
+        client: u64,
+    ) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != links.place.shard
+            *shard != place.shard
                 || !state.sessions.has_left(&state.transfers, state.departures.left, SessionKey(*session), *shard)
         };
         self.places_of_client(key, client).find(stays).map(|(place, _)| place)

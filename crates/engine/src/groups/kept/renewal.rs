@@ -37,7 +37,8 @@ impl Renewal {
         (group, client): (GroupName<'_>, u64),
     ) -> bool {
         let Some(key) = groups.find(group).filter(|_| client != 0) else { return false };
-        let receiver = groups.place_of_client(place, state, key, client).and_then(|at| groups.receiver_at(key, at));
+        let receiver =
+            groups.staying_place_of_client(place, state, key, client).and_then(|at| groups.receiver_at(key, at));
         receiver.is_some_and(|(shard, session)| shard == place.shard && self.reach(state, SessionKey(session)))
     }
 }

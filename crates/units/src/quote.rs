@@ -1,0 +1,35 @@
+//! Text in quotes, as TOML and JSON both read it.
+
+use std::fmt::Write;
+
+/// The text in quotes, with quotes, backslashes and control characters escaped: it cannot end the line or the quotes.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            control if control.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_and_quotes_are_escaped() {
+        // TOML does not allow a raw DEL, which JSON does.
+        assert_eq!(quoted("a\"\\\n\r\t\u{1}\u{7f}ü"), r#""a\"\\\n\r\t\u0001\u007fü""#);
+    }
+}
