@@ -72,8 +72,7 @@ pub(crate) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
             key: *key,
             old: old.value(key).to_owned(),
             new: new.value(key).to_owned(),
-            // A listener that comes or goes is more than its keys.
-            live: takes(key) && (key.section != "listener" || (old.value(key) != ABSENT && new.value(key) != ABSENT)),
+            live: takes(key),
         })
         .collect()
 }

@@ -28,6 +28,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tidegate_config::Config;
 use tidegate_config::load::Sources;
+use tidegate_config::path::KeyPath;
 use tidegate_config::reload::Reloadable;
 use tidegate_identity::access::Tenancy;
 
@@ -81,8 +82,11 @@ impl Reloader {
                 Err(problem) => return Outcome::Refused { problem: format!("{}: {problem}", part.name()) },
             }
         }
-        let mut changes =
-            compare(&running.keys, &Shown::of(&config, &serving), |key| self.parts.iter().any(|part| part.takes(key)));
+        let takes = |key: &KeyPath| {
+            let is_current = key.section != "listener" || serving.is_current(key.index);
+            is_current && self.parts.iter().any(|part| part.takes(key))
+        };
+        let mut changes = compare(&running.keys, &Shown::of(&config, &serving), takes);
         let mut files = Vec::new();
         for (part, ready) in self.parts.iter().zip(prepared) {
             files.extend(ready.commit().into_iter().map(|line| format!("{}: {line}", part.name())));

@@ -18,6 +18,8 @@ struct Entrance {
     asks: bool,
     /// The tenant of its clients, where it has one.
     tenant: Option<String>,
+    /// Whether it has the keys of the last configuration that can change without a restart.
+    is_current: bool,
 }
 
 /// A new configuration that would take the protection of a listener in force.
@@ -59,6 +61,11 @@ impl Serving {
         config.listeners.iter().filter_map(|listener| position(&listener.name).or_else(|| free.next())).collect()
     }
 
+    /// Whether the listener with this number has the keys of the last configuration.
+    pub(crate) fn is_current(&self, number: usize) -> bool {
+        self.entrances.get(number).is_some_and(|entrance| entrance.is_current)
+    }
+
     /// The same listeners with the protection of a new configuration.
     ///
     /// # Errors
@@ -68,7 +75,10 @@ impl Serving {
         let mut entrances = Vec::new();
         for entrance in &self.entrances {
             let written = new.listeners.iter().find(|listener| listener.name == entrance.listener.name);
-            let next = Entrance::of(in_force(&entrance.listener, written), new);
+            // A section for TLS has no certificate for a listener without it, and the other way round.
+            let written = written.filter(|it| it.address.is_tls() == entrance.listener.address.is_tls());
+            let is_current = written.is_some();
+            let next = Entrance { is_current, ..Entrance::of(in_force(&entrance.listener, written), new) };
             let Entrance { listener, .. } = &next;
             // Openness and tenants are explicit settings only for the address that they are written for.
             let same_place = written.is_some_and(|written| written.address == listener.address);
@@ -92,7 +102,12 @@ impl Serving {
 impl Entrance {
     fn of(listener: Listener, config: &Config) -> Self {
         let tenant = config.tenants.iter().find(|tenant| tenant.listeners.0.contains(&listener.name));
-        Self { asks: config.asks_who(&listener), tenant: tenant.map(|tenant| tenant.name.clone()), listener }
+        Self {
+            asks: config.asks_who(&listener),
+            tenant: tenant.map(|tenant| tenant.name.clone()),
+            is_current: true,
+            listener,
+        }
     }
 }
 

@@ -228,6 +228,11 @@ fn parts_get_listeners_in_the_order_of_the_start() {
         assert_eq!(told.len(), changes, "{told:#?}");
         assert!(told.iter().all(|change| !change.live), "{told:#?}");
     }
+    // A section without TLS cannot be that of a listener with it.
+    file.write(&format!("[[listener]]\naddress = '127.0.0.1:8883'\nname = 'strict'\n{plain}"));
+    let Outcome::Applied { changes: told, .. } = reloader.reload() else { panic!("it was refused") };
+    assert_eq!(*part.0.lock().unwrap(), expected);
+    assert!(told.iter().all(|change| !change.live), "{told:#?}");
 }
 
 #[test]
