@@ -26,13 +26,30 @@ pub struct BrokerStatus {
     drain: Drain,
     started: SystemTime,
     version: &'static str,
-    /// The bus that a start waits for.
-    awaited: Mutex<Option<AwaitedBus>>,
+    /// The reason for which a start waits.
+    awaited: Mutex<Option<Awaited>>,
 }
 
 impl std::fmt::Debug for BrokerStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BrokerStatus").field("phase", &self.phase()).finish_non_exhaustive()
+    }
+}
+
+/// The reason for which a start waits.
+#[derive(Clone, Debug)]
+enum Awaited {
+    Bus(AwaitedBus),
+    Other(String),
+}
+
+impl Awaited {
+    /// The reason, in one line.
+    fn why(&self) -> String {
+        match self {
+            Self::Bus(bus) => bus.why(),
+            Self::Other(why) => why.clone(),
+        }
     }
 }
 
@@ -115,15 +132,20 @@ impl BrokerStatus {
     /// The start needs this bus, and waits for it until [`Self::has_bus`].
     pub fn waits_for(&self, address: &Address, bus: &Bus) {
         let awaited = AwaitedBus { address: address.to_string(), bus: bus.clone(), since: Instant::now() };
-        *self.awaited() = Some(awaited);
+        *self.awaited() = Some(Awaited::Bus(awaited));
     }
 
-    /// The start no longer waits for the bus.
+    /// The start waits for this reason until [`Self::has_bus`].
+    pub fn waits_because(&self, why: String) {
+        *self.awaited() = Some(Awaited::Other(why));
+    }
+
+    /// The start no longer waits for the bus, or for another reason.
     pub fn has_bus(&self) {
         *self.awaited() = None;
     }
 
-    fn awaited(&self) -> MutexGuard<'_, Option<AwaitedBus>> {
+    fn awaited(&self) -> MutexGuard<'_, Option<Awaited>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,8 +199,8 @@ impl StatusSource for BrokerStatus {
         }
         if self.phase() == Phase::Starting {
             let pipelines = || self.parts.pipelines().and_then(|pipelines| pipelines.start_waits_for());
-            let bus = self.awaited().clone().map(|bus| bus.why());
-            return bus.or_else(pipelines);
+            let awaited = self.awaited().clone().map(|awaited| awaited.why());
+            return awaited.or_else(pipelines);
         }
         if self.drain.is_running() {
             return Some("its clients are sent elsewhere".to_owned());

@@ -141,12 +141,12 @@ pub fn is_fenced(directory: &Path) -> bool {
 
 /// Notes whether another process has taken the log.
 pub(crate) fn note_fenced(disk: &RealDisk, is_fenced: bool) -> io::Result<()> {
-    match is_fenced {
-        true => disk.create(FENCED).map(drop),
-        false => match disk.remove(FENCED) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+    if is_fenced {
+        return disk.create(FENCED).map(drop);
+    }
+    match disk.remove(FENCED) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

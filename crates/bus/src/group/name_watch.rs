@@ -87,7 +87,9 @@ impl NameWatch {
                 Stage::Measuring(answer) => {
                     let Some(bounds) = answered(answer)? else { return Ok(NameUse::Unknown) };
                     let reader = self.backend.read(self.target.clone(), Position::START, Arc::new(|| {}))?;
-                    self.stage = Stage::Reading { reader, end: bounds.next, next: Position::START };
+                    // Nothing is read of a log that is empty, wherever it begins.
+                    let end = if bounds.next > bounds.first { bounds.next } else { Position::START };
+                    self.stage = Stage::Reading { reader, end, next: Position::START };
                 }
                 Stage::Reading { reader, end, next } => {
                     let taken = reader.take(BATCH)?;

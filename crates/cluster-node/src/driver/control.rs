@@ -23,7 +23,7 @@ use super::work::{TableWork, Work};
 use super::{Setup, ending, kind};
 
 /// The group that all nodes are in; the member with its one partition leads.
-const GROUP: &str = "cluster-nodes";
+pub(super) const GROUP: &str = "cluster-nodes";
 /// Longest time between two looks at everything.
 const TICK: Duration = Duration::from_millis(250);
 

@@ -52,6 +52,9 @@ pub enum NodeError {
     /// The ranking that shares follow cannot be used.
     #[error(transparent)]
     Ranking(#[from] tidegate_config::context::WrongKey),
+    /// It cannot be seen whether another process has the name.
+    #[error("cannot see whether another process has the node's name: {0}")]
+    NameWatch(BusError),
     /// A certificate for links cannot be made.
     #[error("cluster.tls: {0}")]
     Certificate(#[from] rcgen::Error),

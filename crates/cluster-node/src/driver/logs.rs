@@ -84,7 +84,7 @@ fn begin<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) 
 }
 
 /// Waits for the end of something on the bus, unless the process is to stop.
-fn wait<T: Send + 'static>(
+pub(super) fn wait<T: Send + 'static>(
     call: impl FnOnce(Done<T>) -> Result<(), BusError>,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Result<T, BusError>, NotJoined> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -155,6 +155,11 @@ impl MemoryFile {
     /// The file of a data directory, and of the log with its content.
     pub(super) fn of(directory: Option<&str>, mirror: Option<Arc<MirrorDisk>>) -> Self {
         Self { directory: directory.map(PathBuf::from), mirror }
+    }
+
+    /// Whether a data directory has the file: a member of a cluster has had it.
+    pub(super) fn is_in(directory: &Path) -> bool {
+        directory.join(FILE).exists()
     }
 
     /// Whether nothing can be saved any more, since another process owns the log on the bus.

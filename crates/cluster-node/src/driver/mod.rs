@@ -24,6 +24,7 @@ mod load;
 mod logs;
 mod measuring;
 mod memory;
+mod namesake;
 mod parcel;
 mod parts;
 mod place;
@@ -153,6 +154,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
         }
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
     };
+    namesake::wait_for_end(config, &logs, listen, status, &mut || signals.stop_is_asked())?;
     status.has_bus();
     let secret = Secret::new(&secret).map_err(NodeError::Secret)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
