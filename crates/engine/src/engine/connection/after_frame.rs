@@ -1,6 +1,7 @@
 //! The consequences of a packet or a batch for other connections.
 
 use crate::engine::Engine;
+use crate::engine::facets::ShardQuestions;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
 use crate::flows::contexts::publishing;
@@ -13,27 +14,9 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        if self.has_consequences() {
+        if self.questions().has_consequences() {
             self.work_off(now);
         }
-    }
-
-    /// Whether the packets so far have consequences for other connections that are not handled yet.
-    #[inline]
-    pub(crate) fn has_consequences(&self) -> bool {
-        let state = &self.state;
-        // One comparison in place of six: this runs for each packet.
-        let caused = state.to_park.len()
-            | state.to_unpark.len()
-            | state.to_refill.len()
-            | state.to_close.len()
-            | state.needs_fetch.len()
-            | state.has_capacity.len();
-        caused != 0
-            || self.groups.kept.has_done()
-            || !state.receipts.is_empty()
-            || state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
-            || state.overload.has_memory_again(&state.memory)
     }
 
     #[cold]
@@ -72,5 +55,25 @@ impl Engine {
             }
         }
         self.working_off = false;
+    }
+}
+
+impl ShardQuestions<'_> {
+    /// Whether the packets so far have consequences for other connections that are not handled yet.
+    #[inline]
+    pub(crate) fn has_consequences(self) -> bool {
+        let state = &self.engine.state;
+        // One comparison in place of six: this runs for each packet.
+        let caused = state.to_park.len()
+            | state.to_unpark.len()
+            | state.to_refill.len()
+            | state.to_close.len()
+            | state.needs_fetch.len()
+            | state.has_capacity.len();
+        caused != 0
+            || self.engine.groups.kept.has_done()
+            || !state.receipts.is_empty()
+            || state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
+            || state.overload.has_memory_again(&state.memory)
     }
 }
