@@ -13,7 +13,7 @@ use super::process::{descriptors, pss, status, switches};
 use super::tree::{processes, tree};
 use crate::stop::Stop;
 
-/// One of so many samples reads PSS: the kernel walks all pages of a process for it.
+/// PSS is read once in this number of samples: the kernel walks all pages of a process for it.
 const PSS_EVERY: u32 = 5;
 
 /// Nice value of the sampler, which is less urgent than the load.
