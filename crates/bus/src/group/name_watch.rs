@@ -19,8 +19,10 @@ const BATCH: usize = 256;
 pub enum NameUse {
     /// The log of the group is not read to its end yet, or the servers are away.
     Unknown,
-    /// No member has the name, or its count has stood still for a lease.
+    /// No member has the name.
     Free,
+    /// The count of the member, whose life this is, has stood still for its lease: it has let go all that it had.
+    Silent(u64),
     /// A member has the name, and may live.
     Taken,
 }
@@ -121,7 +123,7 @@ impl NameWatch {
         };
         self.pulse = Some(((life, beat), since));
         let is_silent = now.saturating_duration_since(since) >= lease.unwrap_or(self.settings.lease);
-        if is_silent { NameUse::Free } else { NameUse::Taken }
+        if is_silent { NameUse::Silent(life) } else { NameUse::Taken }
     }
 
     fn ask<T: Send + 'static>(

@@ -32,12 +32,12 @@ fn a_silent_member_loses_its_name_after_a_lease() {
     let lease = Duration::from_secs(3_600);
     let client = Client(Bus::open(&Address::Embedded, Settings { lease, ..settings() }, Arc::new(|_| {})).unwrap());
     let (group, name) = (GroupName::new("homes").unwrap(), MemberName::new("a").unwrap());
-    let (_joined, bell) = client.join("homes", "a", 1);
+    let (joined, bell) = client.join("homes", "a", 1);
     let mut watch = client.0.watch_name(&group, &name);
     let now = Instant::now();
     until(&bell, "the name", || (watch.look(now).unwrap() == NameUse::Taken).then_some(()));
     assert_eq!(watch.look(now + lease / 2).unwrap(), NameUse::Taken);
-    assert_eq!(watch.look(now + lease).unwrap(), NameUse::Free);
+    assert_eq!(watch.look(now + lease).unwrap(), NameUse::Silent(joined.incarnation()));
 }
 
 #[test]

@@ -96,10 +96,11 @@ impl Memory {
 
     /// The last life, if its process has certainly ended. The owner of the data directory knows that. A memory that comes
     /// from the bus does not say it: a second process of the name may have been started by mistake, and the first one
-    /// serves until it learns that. But no two processes listen in one place.
-    pub(super) fn ended_life(&self, was_here: bool, place: Option<&str>) -> Option<u64> {
+    /// serves until it learns that. But no two processes listen in one place, and a life that was silent for a lease
+    /// serves no more.
+    pub(super) fn ended_life(&self, was_here: bool, place: Option<&str>, silent: Option<u64>) -> Option<u64> {
         let is_in_its_place = place.is_some() && self.place.as_deref() == place;
-        self.life.filter(|_| was_here || is_in_its_place)
+        self.life.filter(|life| was_here || is_in_its_place || silent == Some(*life))
     }
 
     fn to_json(&self) -> Value {
@@ -271,14 +272,16 @@ mod tests {
     }
 
     #[test]
-    fn a_life_has_ended_for_its_files_or_its_place() {
+    fn a_life_has_ended_for_its_files_its_place_or_silence() {
         let memory =
             |place: Option<&str>| Memory { life: Some(3), place: place.map(str::to_owned), ..Memory::default() };
-        assert_eq!(memory(None).ended_life(true, None), Some(3));
-        assert_eq!(memory(Some("here")).ended_life(true, Some("there")), Some(3));
-        assert_eq!(memory(Some("here")).ended_life(false, Some("here")), Some(3));
+        assert_eq!(memory(None).ended_life(true, None, None), Some(3));
+        assert_eq!(memory(Some("here")).ended_life(true, Some("there"), None), Some(3));
+        assert_eq!(memory(Some("here")).ended_life(false, Some("here"), None), Some(3));
         for (before, now) in [(None, None), (None, Some("here")), (Some("here"), None), (Some("here"), Some("there"))] {
-            assert_eq!(memory(before).ended_life(false, now), None, "{before:?} {now:?}");
+            assert_eq!(memory(before).ended_life(false, now, None), None, "{before:?} {now:?}");
+            assert_eq!(memory(before).ended_life(false, now, Some(2)), None, "another process had the name since");
+            assert_eq!(memory(before).ended_life(false, now, Some(3)), Some(3));
         }
     }
 

@@ -84,6 +84,8 @@ pub struct Joining {
     incarnation: u64,
     settings: ClusterSettings,
     redirect: Redirect,
+    /// The last life under the name, if it was silent for a lease before this start.
+    silent_life: Option<u64>,
 }
 
 /// The store of the node, whose files are on a bus.
@@ -154,7 +156,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
         }
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
     };
-    namesake::wait_for_end(config, &logs, listen, status, &mut || signals.stop_is_asked())?;
+    let silent_life = namesake::wait_for_end(config, &logs, listen, status, &mut || signals.stop_is_asked())?;
     status.has_bus();
     let secret = Secret::new(&secret).map_err(NodeError::Secret)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -167,7 +169,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     };
     settings.tls = encryption::link_tls(config, listen)?;
     let redirect = config.cluster.redirect;
-    Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
+    Ok(Some(Joining { logs, name, incarnation, settings, redirect, silent_life }))
 }
 
 impl Joining {
@@ -214,7 +216,7 @@ impl Joining {
         admin: Option<String>,
         store: Option<StoreOnBus>,
     ) -> Result<ClusterNode, NodeError> {
-        let Self { logs, name, incarnation, redirect, .. } = self;
+        let Self { logs, name, incarnation, redirect, silent_life, .. } = self;
         let directory = config.store.directory.as_deref();
         let is_mirrored = store.is_some();
         let is_new = store.as_ref().is_some_and(|store| !store.was_here);
@@ -224,7 +226,7 @@ impl Joining {
         memory.check_store(&node.restored(), is_orchestrator)?;
         let mut remembered = memory.load()?;
         let place = node.handle().cluster_address().and_then(place::of_listener);
-        remembered.life = remembered.ended_life(!is_new, place.as_deref());
+        remembered.life = remembered.ended_life(!is_new, place.as_deref(), silent_life);
         if !kept {
             tracing::warn!(
                 todo = advice_to_keep(config, is_mirrored),

@@ -38,7 +38,7 @@ fn is_successor(config: &Config) -> bool {
 }
 
 /// Waits until no other process runs as this node: none is a member under its name, or its count has stood still for a
-/// lease, or nothing listens at its address any more.
+/// lease, or nothing listens at its address any more. Returns the life that was silent for a lease, if one was.
 ///
 /// # Errors
 /// When the process gets a signal to stop, or the bus cannot be used.
@@ -48,9 +48,9 @@ pub(super) fn wait_for_end(
     listen: SocketAddr,
     status: &BrokerStatus,
     stop: &mut dyn FnMut() -> bool,
-) -> Result<(), NotJoined> {
+) -> Result<Option<u64>, NotJoined> {
     if is_successor(config) {
-        return Ok(());
+        return Ok(None);
     }
     let name = config.cluster.name.as_str();
     let (group, member) = (GroupName::new(GROUP)?, MemberName::new(name)?);
@@ -59,6 +59,7 @@ pub(super) fn wait_for_end(
     loop {
         match watch.look(Instant::now()) {
             Ok(NameUse::Free) => break,
+            Ok(NameUse::Silent(life)) => return Ok(Some(life)),
             Ok(NameUse::Unknown) if began.elapsed() > lease(config) * PATIENCE => {
                 tracing::warn!("cannot see whether another process has the node's name; starting all the same");
                 break;
@@ -85,7 +86,7 @@ pub(super) fn wait_for_end(
         }
         super::pause(PAUSE);
     }
-    Ok(())
+    Ok(None)
 }
 
 fn announce(name: &str, address: Option<SocketAddr>, status: &BrokerStatus) {
