@@ -45,10 +45,13 @@ impl SinkKind {
     }
 }
 
-/// `HOST:PORT` of a URL.
+/// `HOST:PORT` of a URL. `None` where an `@` follows: the password may have a slash, and no part of it may be said.
 fn server_of(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
+    let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if behind.contains('@') {
+        return None;
+    }
     // A password may have an `@` of its own.
     let server = authority.rsplit_once('@').map_or(authority, |(_, server)| server);
     (!server.is_empty()).then_some(server)
@@ -72,6 +75,8 @@ mod tests {
         assert_eq!(server_of("http://db.example/write?db=x"), Some("db.example"));
         assert_eq!(server_of("redis://127.0.0.1:6379"), Some("127.0.0.1:6379"));
         assert_eq!(server_of("host=127.0.0.1"), None);
+        assert_eq!(server_of("nats://user:se/cret@127.0.0.1:4222"), None);
+        assert_eq!(server_of("redis://user:s@e#cret@127.0.0.1:6379"), None);
     }
 
     #[test]
