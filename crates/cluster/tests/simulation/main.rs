@@ -128,8 +128,8 @@ struct World {
     ended: usize,
     /// Whether nodes say of others that they have ended.
     accuses: bool,
-    /// Whether a node takes itself for the leader at times, for one decision. While it says so, no deputy leads.
-    strays: bool,
+    /// In how many of 200 turns a node takes itself for the leader, for one decision. While it says so, no deputy leads.
+    strays: u64,
     settle: u64,
     /// How long a fetch of a dead node's images takes at most.
     fetches_within: u64,
@@ -171,7 +171,7 @@ impl World {
             latches: false,
             ended: 0,
             accuses: true,
-            strays: true,
+            strays: 1,
             settle: SETTLE,
             fetches_within: 2 * LEASE,
             unkept: BTreeSet::new(),
@@ -501,7 +501,7 @@ impl World {
         if self.now % 5 != index as u64 % 5 {
             return;
         }
-        let (may_lead, now) = (self.random.below(200) == 0 && self.strays, self.now);
+        let (may_lead, now) = (self.random.below(200) < self.strays, self.now);
         for (name, (life, _)) in &self.group {
             let node = &mut self.nodes[index];
             if node.sightings.get(name).is_none_or(|(known, _)| known != life) {
@@ -630,7 +630,7 @@ impl World {
     /// Looks at a partition of a node in each tick from now on.
     fn watch_some_of(&mut self, index: usize) {
         let follower = &self.nodes[index].follower;
-        let own = (0..PARTITIONS).find(|partition| follower.serves(*partition)).expect("it serves some");
+        let own = (0..PARTITIONS).find(|partition| follower.serves(*partition)).unwrap();
         self.watched = u64::from(own) % WATCHED;
         self.served_at.fill(self.now);
     }
@@ -778,7 +778,7 @@ fn durable(seed: u64) -> World {
 fn gap(seed: u64, index: usize, accuses: bool) -> u64 {
     let mut world = durable(seed);
     world.watch_some_of(index);
-    (world.accuses, world.strays, world.longest_gap, world.fetches_within) = (accuses, false, 0, 5);
+    (world.accuses, world.strays, world.longest_gap, world.fetches_within) = (accuses, 0, 0, 5);
     (world.nodes[index].alive, world.nodes[index].died_at) = (false, world.now);
     world.run(5 * LEASE);
     assert!(!world.tables.last().unwrap().lives.contains_key(&world.nodes[index].name));
