@@ -2,7 +2,7 @@
 
 use super::{Doubt, WAIT_MS};
 use crate::groups::kept::Kept;
-use crate::groups::{Groups, Receiver};
+use crate::groups::{Groups, Receiver, lacks_home};
 use crate::ids::SessionKey;
 use crate::link::Links;
 use crate::now::Now;
@@ -36,7 +36,7 @@ impl Groups {
         key: GroupKey,
         client: u64,
     ) -> Option<usize> {
-        if links.roster.lacks_home_of_client(client) {
+        if lacks_home(&links.roster, client) {
             return None;
         }
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
