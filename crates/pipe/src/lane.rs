@@ -10,7 +10,7 @@ use crate::CAPACITY;
 pub(crate) struct Lane(Mutex<State>);
 
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     bytes: Vec<u8>,
     /// Bytes of these that are read.
@@ -28,9 +28,24 @@ struct State {
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    Bytes(usize),
+    /// The number of bytes, and whether a further read finds more bytes, or the end.
+    Bytes(usize, bool),
     Nothing,
     End,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            read: 0,
+            // A reader that has not looked yet may be asleep.
+            is_read_awaited: true,
+            is_room_awaited: false,
+            has_ended: false,
+            is_left: false,
+        }
+    }
 }
 
 impl State {
@@ -95,7 +110,7 @@ impl Lane {
         let taken = match count {
             0 if state.has_ended => Taken::End,
             0 => Taken::Nothing,
-            count => Taken::Bytes(count),
+            count => Taken::Bytes(count, state.unread() > 0 || state.has_ended),
         };
         (taken, rings)
     }

@@ -18,7 +18,7 @@ use self::lane::{Lane, Taken};
 /// Bytes that one direction holds at most. An end whose bytes find no room waits until half of it is free.
 pub const CAPACITY: usize = 256 * 1024;
 
-/// Rings that lie in a bell at most, beside one for room: the end removes them then. A Unix socket holds more.
+/// Rings for bytes, and rings for room, that lie in a bell at most: the end removes them then. A Unix socket holds more.
 const MOST_RINGS: u32 = 64;
 
 /// One end. It behaves as a socket that does not block: a poller reports it as readable when it has waited for bytes
@@ -31,6 +31,10 @@ pub struct PipeEnd {
     bell: UnixStream,
     /// Reads since the bell was emptied. Each may have been the reason of one ring.
     reads: u32,
+    /// Times that room was found since then. Each was the reason of one ring.
+    rooms: u32,
+    /// Whether the last read has left bytes, or the end.
+    has_more: bool,
     /// Whether a write has found no room for all its bytes, and none has come since, as far as this end knows.
     is_blocked: bool,
 }
@@ -44,7 +48,7 @@ pub fn pair() -> io::Result<(PipeEnd, PipeEnd)> {
     let (bell, other_bell) = UnixStream::pair()?;
     let end = |incoming: &Arc<Lane>, outgoing: &Arc<Lane>, bell| {
         let (incoming, outgoing) = (Arc::clone(incoming), Arc::clone(outgoing));
-        PipeEnd { incoming, outgoing, bell, reads: 0, is_blocked: false }
+        PipeEnd { incoming, outgoing, bell, reads: 0, rooms: 0, has_more: false, is_blocked: false }
     };
     Ok((end(&one, &other, bell), end(&other, &one, other_bell)))
 }
@@ -59,8 +63,27 @@ impl PipeEnd {
 
     /// Whether a write that finds no room is over: there is some again, or there always was.
     pub fn has_room(&mut self) -> bool {
-        self.is_blocked = self.is_blocked && self.outgoing.is_room_awaited();
+        if self.is_blocked && !self.outgoing.is_room_awaited() {
+            self.is_blocked = false;
+            self.rooms += 1;
+            if self.rooms > MOST_RINGS {
+                self.thin_bell();
+            }
+        }
         !self.is_blocked
+    }
+
+    /// Whether the last read has left something: the poller reports no bytes and no end that came before it.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Takes rings for room away where the owner does not read. One for bytes, which the poller may not have reported,
+    /// looks like these: so some stay.
+    fn thin_bell(&mut self) {
+        let mut rings = [0; MOST_RINGS as usize / 2];
+        let thinned = (&self.bell).read(&mut rings).unwrap_or_default();
+        self.rooms = self.rooms.saturating_sub(u32::try_from(thinned).unwrap_or(u32::MAX));
     }
 
     fn empty_bell(&self) {
@@ -85,14 +108,15 @@ impl Read for PipeEnd {
         if self.reads > MOST_RINGS {
             // Before the look at the bytes: a ring for these may go, and a later one stays.
             self.empty_bell();
-            self.reads = 1;
+            (self.reads, self.rooms) = (1, 0);
         }
         let (taken, rings) = self.incoming.take(buffer);
         if rings {
             self.ring();
         }
+        self.has_more = matches!(taken, Taken::Bytes(_, true));
         match taken {
-            Taken::Bytes(count) => Ok(count),
+            Taken::Bytes(count, _) => Ok(count),
             Taken::End => Ok(0),
             Taken::Nothing => Err(ErrorKind::WouldBlock.into()),
         }

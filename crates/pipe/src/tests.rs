@@ -54,7 +54,6 @@ fn kind(result: std::io::Result<usize>) -> ErrorKind {
 #[test]
 fn bytes_come_in_order_with_one_wake_up_for_a_batch() {
     let (mut one, mut other) = polled();
-    assert_eq!(other.read_all(), (Vec::new(), false));
     assert_eq!(one.end.write_vectored(&[IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"c")]).unwrap(), 3);
     assert_eq!(one.end.write(b"de").unwrap(), 2);
     assert!(other.is_reported(LONG));
@@ -95,7 +94,6 @@ fn a_writer_waits_for_room_and_is_woken_once_for_it() {
 #[test]
 fn an_end_that_goes_leaves_its_bytes_and_takes_none() {
     let (mut one, mut other) = polled();
-    assert_eq!(other.read_all(), (Vec::new(), false));
     one.end.write_all(b"last").unwrap();
     drop(one);
     assert!(other.is_reported(LONG));
@@ -119,6 +117,41 @@ fn a_bell_is_emptied_before_it_is_full() {
         assert!(other.is_reported(LONG), "round {round}");
         assert_eq!(other.read_all(), (vec![7], false));
     }
+}
+
+#[test]
+fn a_bell_does_not_fill_while_its_owner_only_writes() {
+    let (mut one, mut other) = polled();
+    // Bytes that the writer does not read, and has to find later.
+    assert_eq!(one.read_all(), (Vec::new(), false));
+    other.end.write_all(b"answer").unwrap();
+    let bytes = vec![1; CAPACITY + 1];
+    for round in 0..2_000 {
+        while one.end.write(&bytes).is_ok() {}
+        let mut half = vec![0; CAPACITY / 2];
+        other.end.read_exact(&mut half).unwrap();
+        assert!(one.is_reported(LONG), "round {round}");
+        assert!(one.end.has_room(), "round {round}");
+    }
+    // As at another poller, to which it moves.
+    one.end.deregister(one.poll.registry()).unwrap();
+    one.end.register(one.poll.registry(), Token(7), Interest::READABLE).unwrap();
+    assert!(one.is_reported(LONG), "a ring for bytes stays");
+    assert_eq!(one.read_all().0, b"answer");
+}
+
+#[test]
+fn a_read_says_whether_it_leaves_bytes_or_the_end() {
+    let (mut one, mut other) = polled();
+    one.end.write_all(b"abc").unwrap();
+    let mut buffer = [0; 2];
+    assert_eq!((other.end.read(&mut buffer).unwrap(), other.end.has_more()), (2, true));
+    assert_eq!((other.end.read(&mut buffer).unwrap(), other.end.has_more()), (1, false));
+    one.end.write_all(b"d").unwrap();
+    one.end.shutdown_write();
+    assert!(other.is_reported(LONG));
+    assert_eq!((other.end.read(&mut buffer).unwrap(), other.end.has_more()), (1, true), "no ring will tell of the end");
+    assert_eq!((other.end.read(&mut buffer).unwrap(), other.end.has_more()), (0, false));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! One end of a relay: a transport and its pending output.
 
+use std::io;
+
 use mio::event::Event as Readiness;
 use mio::{Registry, Token};
 use tidegate_engine::Output;
@@ -171,11 +173,18 @@ impl End {
 }
 
 impl End {
+    /// Reads once. With a read, the sign of room may have gone.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
+        let input = self.transport.read(buffer);
+        self.blocked &= !self.transport.has_room();
+        input
+    }
+
     /// Appends input that has come, until there are [`READ_AHEAD_BYTES`]. So a new home that does not continue the
     /// connection of a client finds a DISCONNECT.
     pub(crate) fn read_ahead(&mut self, out: &mut Vec<u8>, buffer: &mut [u8]) {
         while self.readable && !self.ended && out.len() < READ_AHEAD_BYTES {
-            match self.transport.read(buffer) {
+            match self.read(buffer) {
                 Ok(Input::Bytes { payload, full }) => {
                     self.readable = full || self.peer_closed;
                     out.extend_from_slice(buffer.get(payload).unwrap_or_default());
@@ -198,7 +207,7 @@ impl End {
     pub(crate) fn finish_and_discard(&mut self, buffer: &mut [u8]) -> bool {
         self.finish(buffer);
         if self.readable && !self.ended {
-            match self.transport.read(buffer) {
+            match self.read(buffer) {
                 Ok(Input::Bytes { full, .. }) => self.readable = full || self.peer_closed,
                 Ok(Input::Blocked | Input::Introduced) => {
                     self.readable = false;
@@ -222,7 +231,7 @@ pub(crate) fn carry(
 ) -> bool {
     to.flush(buffer);
     if from.readable && !from.ended && (!to.has_output() || to.shut) {
-        match from.transport.read(buffer) {
+        match from.read(buffer) {
             Ok(Input::Bytes { payload, full }) => {
                 from.readable = full || from.peer_closed;
                 if to.take(buffer, payload, &mut sift) {
@@ -241,7 +250,6 @@ pub(crate) fn carry(
             Err(_) => from.fail(),
         }
         to.flush(buffer);
-        from.blocked &= !from.transport.has_room();
         // A pong, or an answer to a handshake.
         from.flush(buffer);
     }

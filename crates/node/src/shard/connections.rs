@@ -11,6 +11,7 @@ use crate::broker_link::NO_LISTENER;
 use crate::limits::HANDSHAKE_STEP_BYTES;
 use crate::orders::{Adoption, ToShard};
 use crate::peer::Peer;
+use crate::shard::Shard;
 use crate::shard::datagrams::Owner;
 use crate::shard::facets::SocketCalls;
 use crate::shard::gate::ip_of;
@@ -416,5 +417,26 @@ impl SocketCalls<'_> {
             self.shard.engine.handle_transport_closed(self.shard.now, key);
         }
         more
+    }
+}
+
+impl Shard {
+    /// Reads a socket that has become readable, or remembers it when it cannot be read now.
+    pub(crate) fn become_readable(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::BLOCKED) && transport.has_room() {
+            // It may be a connection that is not read until its output has left.
+            self.sockets().unblock(key);
+        }
+        let Some(flags) = self.table.flags(key) else { return };
+        if flags.has(Flags::READABLE) {
+            return;
+        }
+        if self.read_budget > 0 && !flags.has(Flags::PAUSED | Flags::HELD) {
+            self.sockets().read_connection(key);
+        } else {
+            flags.set(Flags::READABLE);
+            self.ring.push_back(key);
+        }
     }
 }

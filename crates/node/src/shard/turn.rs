@@ -106,20 +106,6 @@ impl Shard {
             self.become_readable(key);
         }
     }
-
-    /// Reads a socket that has become readable, or remembers it when it cannot be read now.
-    pub(crate) fn become_readable(&mut self, key: ConnectionKey) {
-        let Some(flags) = self.table.flags(key) else { return };
-        if flags.has(Flags::READABLE) {
-            return;
-        }
-        if self.read_budget > 0 && !flags.has(Flags::PAUSED | Flags::HELD) {
-            self.sockets().read_connection(key);
-        } else {
-            flags.set(Flags::READABLE);
-            self.ring.push_back(key);
-        }
-    }
 }
 
 impl OrderCalls<'_> {

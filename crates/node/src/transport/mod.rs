@@ -103,7 +103,7 @@ impl Transport {
             Self::Proxied(proxied) => proxied.read(buffer),
             Self::Outbound(tls) => tls.read(buffer),
             Self::Quic(quic) => Ok(quic.read(buffer).map_end(Ended::Quic)),
-            Self::Pipe(end) => read(end, buffer),
+            Self::Pipe(end) => socket::read_pipe(end, buffer),
         }
     }
 
@@ -212,7 +212,8 @@ impl Transport {
         }
     }
 
-    /// Whether it has found out with its last read that it takes output again: a pipe reports room as something to read.
+    /// Whether it takes output again. Its last read may have removed the sign of that: a pipe reports room as something
+    /// to read.
     pub(crate) fn has_room(&mut self) -> bool {
         match self {
             Self::Pipe(end) => end.has_room(),

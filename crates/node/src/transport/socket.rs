@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Read, Write};
 
 use tidegate_engine::Output;
+use tidegate_pipe::PipeEnd;
 
 use super::{Input, Wrote};
 use crate::limits::SLICES_PER_WRITE;
@@ -18,6 +19,14 @@ pub(super) fn read(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<Inpu
             Err(error) => Err(error),
         };
     }
+}
+
+/// Reads a pipe once. One that is not empty, or has ended, counts as a full buffer: no later event reports that.
+pub(super) fn read_pipe(end: &mut PipeEnd, buffer: &mut [u8]) -> io::Result<Input> {
+    Ok(match read(end, buffer)? {
+        Input::Bytes { payload, .. } => Input::Bytes { payload, full: end.has_more() },
+        other => other,
+    })
 }
 
 /// Writes `output` once, as far as the socket takes it.

@@ -144,6 +144,39 @@ fn an_unread_pipe_holds_no_more_than_its_capacity() {
 }
 
 #[test]
+fn a_pipe_that_is_not_read_takes_output_again() {
+    let node = crate::node(1);
+    let mut client = Blocking::to(&node);
+    client.write_all(&connect_lasting("inside")).unwrap();
+    client.read_exact(&mut [0; 4]).unwrap();
+    // Its answers fill the pipe, and then the node does not read it.
+    let (pings, mut sent, mut idle_turns) = (PINGREQ.repeat(CAPACITY), 0, 0);
+    while idle_turns < 8 {
+        match client.end.write(&pings[sent % PINGREQ.len()..]) {
+            Ok(count) => (sent, idle_turns) = (sent + count, 0),
+            Err(_) => {
+                node.handle().report().unwrap();
+                idle_turns += 1;
+            }
+        }
+    }
+    let mut answers = vec![0; sent - sent % PINGREQ.len()];
+    client.read_exact(&mut answers).unwrap();
+    assert!(answers.chunks(PINGRESP.len()).all(|answer| answer == PINGRESP));
+}
+
+#[test]
+fn the_end_of_a_pipe_is_seen_behind_its_last_bytes() {
+    let node = crate::node(1);
+    for present in (0..100).map(|round| u8::from(round > 0)) {
+        let mut client = connect_to(&node, "inside", present);
+        client.send(&PINGREQ);
+        client.socket().finish();
+        client.rest();
+    }
+}
+
+#[test]
 fn a_lost_end_keeps_the_session_with_its_messages() {
     for shards in [1, 2] {
         let node = crate::node(shards);
