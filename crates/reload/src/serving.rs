@@ -80,7 +80,7 @@ impl Serving {
         let has_rules = access::restricts(new);
         let mut entrances = Vec::new();
         for entrance in &self.entrances {
-            // The keys of a section are those of its address: at another one they may ask for less, or be for no TLS.
+            // A section is about its address: for another one its keys may ask for less, or have no TLS.
             let written = new.listeners.iter().find(|it| entrance.is(it));
             let is_current = written.is_some();
             let next = Entrance { is_current, ..Entrance::of(with_keys_of(&entrance.listener, written), new) };
