@@ -444,3 +444,20 @@ fn a_directory_and_durability_must_fit_together() {
         assert!(from_file(text).is_ok(), "{text}");
     }
 }
+
+#[test]
+fn a_window_of_0_is_the_receive_maximum_of_the_broker() {
+    let window = |keys: &str| {
+        let config = from_file(&format!("[orchestrator]\nenabled = true\n{keys}")).unwrap();
+        config.orchestrator.broker_link_settings().unwrap().window
+    };
+    assert_eq!((window(""), window("window = 0\n"), window("window = 7\n")), (None, None, Some(7)));
+    assert!(from_file("[orchestrator]\nwindow = 65001\n").unwrap_err().contains("0 to 65000"));
+}
+
+#[test]
+fn a_file_has_keys_where_it_sets_one() {
+    let has_keys = |text: &str, flags: Flags| load(text, &[], flags).unwrap().origins.file_has_keys();
+    assert!(!has_keys("# [log]\n[log]\n", set("log.level", "warn")));
+    assert!(has_keys("[log]\nlevel = 'warn'\n", Flags::default()));
+}
