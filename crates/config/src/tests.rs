@@ -386,6 +386,8 @@ fn the_store_takes_a_share_of_the_memory_or_the_configured_size() {
     assert_eq!(config.store.memory(Some(64 * 1024 * MIB)), (256 * MIB, 256 * MIB));
     let config = from_file("[store]\nmerge_memory = \"32MiB\"\npending_memory = \"8MiB\"\n").unwrap();
     assert_eq!(config.store.memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
+    assert_eq!(config.store.file_bytes(32 * MIB), 16 * MIB, "a merge under a small limit reads whole files");
+    assert_eq!(config.store.file_bytes(256 * MIB), 32 * MIB);
 }
 
 #[test]
