@@ -150,7 +150,7 @@ hint: say the unit: \"30s\" or \"30ms\"",
     says(
         "[limits]\nmax_inflight = \"20\"\n",
         "
-error: `limits.max_inflight` must be a whole number, not \"20\"
+error: `limits.max_inflight` must be a whole number, 1 to 65535, not \"20\"
  --> t.toml:2:16
   |
 2 | max_inflight = \"20\"

@@ -92,11 +92,11 @@ fn slips_outside_the_file_are_said_with_their_source() {
         "error: unknown key `max_mesages` in [queue]\n  --> environment variable TIDEGATE__QUEUE__MAX_MESAGES\n\
          hint: did you mean `max_messages`?\n"
     );
-    let said = load("", &[], set("queue.max_messages", "many")).unwrap_err();
+    let said = load("", &[], set("limits.max_inflight", "-1")).unwrap_err();
     assert_eq!(
         said,
-        "error: `queue.max_messages` must be a whole number, not \"many\"\n  \
-         --> command line, --set queue.max_messages=many\n"
+        "error: `limits.max_inflight` must be a whole number, 1 to 65535, not \"-1\"\n  \
+         --> command line, --set limits.max_inflight=-1\n"
     );
     let said = load("", &[], set("listener.address", "1")).unwrap_err();
     assert!(said.contains("a [[listener]] is named by its number: listener.0.KEY"), "{said}");
