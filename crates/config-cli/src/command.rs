@@ -94,7 +94,8 @@ fn check(path: &Path) -> Exit {
     let faults: Vec<_> =
         [named_files::check(&config), listeners, pipelines].into_iter().filter_map(Result::err).collect();
     if faults.is_empty() {
-        for warning in access::warnings(&config).unwrap_or_default().into_iter().chain(store_warning(&config)) {
+        let of_store = store_warning(&config.pipelines, &config.store, config.hub.bus.is_some());
+        for warning in access::warnings(&config).unwrap_or_default().into_iter().chain(of_store) {
             complain(format_args!("warning: {warning}\n"));
         }
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);

@@ -23,6 +23,11 @@ impl Origins {
         self.file.as_ref()
     }
 
+    /// Whether the file sets a key.
+    pub fn file_has_keys(&self) -> bool {
+        self.sources.values().any(|source| matches!(source, Source::File(_)))
+    }
+
     /// The source of a key's value.
     pub fn source(&self, path: &KeyPath) -> &Source {
         self.sources.get(path).unwrap_or(&Source::Default)

@@ -150,7 +150,7 @@ hint: say the unit: \"30s\" or \"30ms\"",
     says(
         "[limits]\nmax_inflight = \"20\"\n",
         "
-error: `limits.max_inflight` must be a whole number, not \"20\"
+error: `limits.max_inflight` must be a whole number, 1 to 65535, not \"20\"
  --> t.toml:2:16
   |
 2 | max_inflight = \"20\"
@@ -386,6 +386,8 @@ fn the_store_takes_a_share_of_the_memory_or_the_configured_size() {
     assert_eq!(config.store.memory(Some(64 * 1024 * MIB)), (256 * MIB, 256 * MIB));
     let config = from_file("[store]\nmerge_memory = \"32MiB\"\npending_memory = \"8MiB\"\n").unwrap();
     assert_eq!(config.store.memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
+    assert_eq!(config.store.file_bytes(32 * MIB), 16 * MIB, "a merge under a small limit reads whole files");
+    assert_eq!(config.store.file_bytes(256 * MIB), 32 * MIB);
 }
 
 #[test]
@@ -443,4 +445,21 @@ fn a_directory_and_durability_must_fit_together() {
     for text in ["[store]\ndurability = \"memory\"\n", "[store]\ndirectory = \"d\"\ndurability = \"relaxed\"\n"] {
         assert!(from_file(text).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn a_window_of_0_is_the_receive_maximum_of_the_broker() {
+    let window = |keys: &str| {
+        let config = from_file(&format!("[orchestrator]\nenabled = true\n{keys}")).unwrap();
+        config.orchestrator.broker_link_settings().unwrap().window
+    };
+    assert_eq!((window(""), window("window = 0\n"), window("window = 7\n")), (None, None, Some(7)));
+    assert!(from_file("[orchestrator]\nwindow = 65001\n").unwrap_err().contains("0 to 65000"));
+}
+
+#[test]
+fn a_file_has_keys_where_it_sets_one() {
+    let has_keys = |text: &str, flags: Flags| load(text, &[], flags).unwrap().origins.file_has_keys();
+    assert!(!has_keys("# [log]\n[log]\n", set("log.level", "warn")));
+    assert!(has_keys("[log]\nlevel = 'warn'\n", Flags::default()));
 }

@@ -4,9 +4,7 @@
 //! A shard of another node has a number above the numbers of the process's own shards. The shell of each process gives
 //! these numbers, and never the same one to two lives of a node at once: so a number identifies one life of one shard.
 
-use crate::ids::{
-    MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, ShardPosition, TenantId, partition_of, partition_of_hash,
-};
+use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, ShardPosition, TenantId, partition_of};
 use crate::topics::is_own_topic;
 use std::sync::Arc;
 
@@ -221,14 +219,6 @@ impl Roster {
     /// True if no node serves this partition for now.
     pub(crate) fn misses(&self, partition: PartitionId) -> bool {
         self.absent.has(partition)
-    }
-
-    /// Whether no node serves the partition of a client with this hash. A node that takes it over may have the session
-    /// already: if it dies before it serves the partition, another node takes the session from the store of the dead home,
-    /// without the messages that a group has dealt to it.
-    #[inline]
-    pub(crate) fn lacks_home_of_client(&self, client: u64) -> bool {
-        self.misses_any && self.absent.has(partition_of_hash(client))
     }
 
     /// Whether a shard is in it.

@@ -28,7 +28,7 @@ struct State {
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// So many bytes, and whether a further read finds more bytes, or the end.
+    /// The number of bytes, and whether a further read finds more bytes, or the end.
     Bytes(usize, bool),
     Nothing,
     End,

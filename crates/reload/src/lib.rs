@@ -49,13 +49,16 @@ struct Running {
     /// The values of keys. Keys that wait for a restart keep their values from the start.
     keys: Shown,
     serving: Serving,
+    /// Whether the file of the last configuration set a key.
+    file_has_keys: bool,
 }
 
 impl Reloader {
     /// For a broker that was started with this configuration, out of these sources.
     pub fn new(sources: Sources, started_with: &Config, tenancy: Tenancy, parts: Vec<Box<dyn Reloadable>>) -> Self {
         let serving = Serving::of(started_with);
-        let running = Running { keys: Shown::of(started_with, &serving), serving };
+        let keys = Shown::of(started_with, &serving);
+        let running = Running { keys, serving, file_has_keys: started_with.origins.file_has_keys() };
         Self { sources, parts, tenancy, running: Mutex::new(running) }
     }
 
@@ -66,6 +69,13 @@ impl Reloader {
             Ok(config) => config,
             Err(error) => return Outcome::Refused { problem: error.to_string() },
         };
+        let file_has_keys = config.origins.file_has_keys();
+        if let Some(file) = self.sources.file.as_ref().filter(|_| running.file_has_keys && !file_has_keys) {
+            let file = file.display();
+            let problem =
+                format!("{file} has no key any more, as if it was cut off; restore it, or restart the broker");
+            return Outcome::Refused { problem };
+        }
         let serving = match running.serving.after(&config) {
             Ok(serving) => serving,
             Err(error) => return Outcome::Refused { problem: error.to_string() },
@@ -92,7 +102,7 @@ impl Reloader {
             files.extend(ready.commit().into_iter().map(|line| format!("{}: {line}", part.name())));
         }
         running.keys.take_live(&changes);
-        running.serving = serving;
+        (running.serving, running.file_has_keys) = (serving, file_has_keys);
         changes.retain(|change| !change.is_unsaid());
         Outcome::Applied { parts: self.parts.iter().map(|part| part.name()).collect(), files, changes }
     }

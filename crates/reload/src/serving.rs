@@ -2,6 +2,7 @@
 
 use tidegate_config::Config;
 use tidegate_config::sections::Listener;
+use tidegate_config::sections::access::DefaultAccess;
 use tidegate_identity::access;
 
 /// The listeners in force, and the protection that clients meet there.
@@ -27,17 +28,22 @@ struct Entrance {
 pub(crate) enum Exposed {
     /// Clients would need no proof of their identity.
     #[error(
-        "listener `{name}` at {address} stays open until a restart, and with the new configuration it would let in everybody who reaches it, without a password; keep the listener and its authentication in the configuration, or restart the broker"
+        "listener `{name}` at {address} stays open until a restart, and with the new configuration it would let in everybody who reaches it, without a password; keep the listener at this address with its authentication, write `allow_anonymous = true` in its section, or restart the broker"
     )]
     Admits { name: String, address: String },
     /// Clients could do anything.
     #[error(
-        "listener `{name}` at {address} stays open until a restart, and the new configuration has neither this listener nor access rules for its clients; keep the listener and the rules in the configuration, or restart the broker"
+        "listener `{name}` at {address} stays open until a restart, and the new configuration has no access rules for its clients; keep the rules, keep the listener at this address and write `default = \"allow\"` in [access], or restart the broker"
     )]
     Permits { name: String, address: String },
+    /// Rules would be about the clients of another listener, or of none.
+    #[error(
+        "listener `{name}` at {address} has the name `{new}` in the new configuration, and access rules go by the old name until a restart; keep the name, or restart the broker"
+    )]
+    Renames { name: String, address: String, new: String },
     /// Clients would come to the topics of others.
     #[error(
-        "listener `{name}` at {address} stays open until a restart, and with the new configuration its clients would leave tenant `{tenant}`; keep the listener and its tenant in the configuration, or restart the broker"
+        "listener `{name}` at {address} stays open until a restart, and with the new configuration its clients would leave tenant `{tenant}`; keep the listener at this address in its tenant, or restart the broker"
     )]
     Mixes { name: String, address: String, tenant: String },
 }
@@ -74,32 +80,43 @@ impl Serving {
         let has_rules = access::restricts(new);
         let mut entrances = Vec::new();
         for entrance in &self.entrances {
-            let written = new.listeners.iter().find(|listener| listener.name == entrance.listener.name);
-            // A section for TLS has no certificate for a listener without it, and the other way round.
-            let written = written.filter(|it| it.address.is_tls() == entrance.listener.address.is_tls());
+            // A section is about its address: for another one its keys may ask for less, or have no TLS.
+            let written = new.listeners.iter().find(|it| entrance.is(it));
             let is_current = written.is_some();
-            let next = Entrance { is_current, ..Entrance::of(in_force(&entrance.listener, written), new) };
-            let Entrance { listener, .. } = &next;
-            // Openness and tenants are explicit settings only for the address that they are written for.
-            let same_place = written.is_some_and(|written| written.address == listener.address);
-            let is_chosen = same_place && (listener.allow_anonymous || listener.address.is_local());
-            let (name, address) = (listener.name.clone(), listener.address.to_string());
-            if entrance.asks && !next.asks && !is_chosen {
-                return Err(Exposed::Admits { name, address });
-            }
-            if self.has_rules && !has_rules && !same_place {
-                return Err(Exposed::Permits { name, address });
-            }
-            if let Some(tenant) = entrance.tenant.clone().filter(|_| entrance.tenant != next.tenant && !same_place) {
-                return Err(Exposed::Mixes { name, address, tenant });
-            }
+            let next = Entrance { is_current, ..Entrance::of(with_keys_of(&entrance.listener, written), new) };
+            self.check(entrance, &next, new, has_rules)?;
             entrances.push(next);
         }
         Ok(Self { entrances, has_rules })
     }
+
+    /// Whether a listener keeps its protection. A new configuration can open only listeners that it has.
+    fn check(&self, entrance: &Entrance, next: &Entrance, new: &Config, has_rules: bool) -> Result<(), Exposed> {
+        let Entrance { listener, is_current, .. } = next;
+        let (name, address) = (listener.name.clone(), listener.address.to_string());
+        if entrance.asks && !next.asks && !(*is_current && listener.allow_anonymous) {
+            return Err(Exposed::Admits { name, address });
+        }
+        if self.has_rules && !has_rules && !(*is_current && new.access.default == DefaultAccess::Allow) {
+            return Err(Exposed::Permits { name, address });
+        }
+        let is_renamed = |it: &&Listener| it.address == listener.address && !self.entrances.iter().any(|e| e.is(it));
+        if let Some(it) = new.listeners.iter().find(is_renamed).filter(|_| has_rules && !is_current) {
+            return Err(Exposed::Renames { name, address, new: it.name.clone() });
+        }
+        match entrance.tenant.clone().filter(|_| entrance.tenant != next.tenant && !is_current) {
+            Some(tenant) => Err(Exposed::Mixes { name, address, tenant }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Entrance {
+    /// Whether a section is that of this listener.
+    fn is(&self, section: &Listener) -> bool {
+        section.name == self.listener.name && section.address == self.listener.address
+    }
+
     fn of(listener: Listener, config: &Config) -> Self {
         let tenant = config.tenants.iter().find(|tenant| tenant.listeners.0.contains(&listener.name));
         Self {
@@ -111,10 +128,9 @@ impl Entrance {
     }
 }
 
-/// A listener in force with the keys of its section in a new configuration. Its address and the keys of devices change
-/// with a restart only, and decide about its protection.
-fn in_force(listener: &Listener, written: Option<&Listener>) -> Listener {
+/// A listener in force with the keys of its section in a new configuration. The keys of devices change with a restart
+/// only, and decide about its protection.
+fn with_keys_of(listener: &Listener, written: Option<&Listener>) -> Listener {
     let Some(written) = written else { return listener.clone() };
-    let (address, psk_file) = (listener.address.clone(), listener.psk_file.clone());
-    Listener { address, psk_file, ..written.clone() }
+    Listener { psk_file: listener.psk_file.clone(), ..written.clone() }
 }

@@ -63,7 +63,7 @@ impl NameWatch {
     /// Looks once, without waiting. Look again several times in a lease.
     ///
     /// # Errors
-    /// When the log of the group cannot be made or read; the next look begins anew.
+    /// When the log of the group cannot be made or read; the next look reads it from the start.
     pub fn look(&mut self, now: Instant) -> Result<NameUse, BusError> {
         let looked = self.step(now);
         if looked.is_err() {

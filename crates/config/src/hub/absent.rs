@@ -5,6 +5,8 @@ use crate::Config;
 use crate::feature::not_built;
 use crate::finding::Findings;
 use crate::path::KeyPath;
+use crate::sections::Store;
+use crate::sections::hub::Pipeline;
 use crate::source::Source;
 
 /// Refuses each section of the hub.
@@ -32,7 +34,7 @@ pub fn check_files(_: &Config, _: FilesOf) -> Result<(), Findings> {
 }
 
 /// A program without pipelines needs no store for them.
-pub fn store_warning(_: &Config) -> Option<String> {
+pub fn store_warning(_: &[Pipeline], _: &Store, _: bool) -> Option<String> {
     None
 }
 

@@ -476,12 +476,10 @@ pub fn check_kept(pipelines: &[Pipeline], store: &Store) -> Result<(), NoStoreEr
     wants.map_or(Ok(()), |pipeline| Err(NoStoreError(pipeline.name.clone())))
 }
 
-/// The warning about a pipeline that needs a store of the broker, which only its flags can name.
-pub fn store_warning(config: &Config) -> Option<String> {
-    if config.hub.bus.is_some() {
-        return None;
-    }
-    check_kept(&config.pipelines, &config.store).err().map(|error| error.to_string())
+/// The warning about a pipeline that needs a store of the broker, which only its flags can name. Pipelines on a bus need
+/// none.
+pub fn store_warning(pipelines: &[Pipeline], store: &Store, on_bus: bool) -> Option<String> {
+    check_kept(pipelines, store).err().filter(|_| !on_bus).map(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -494,7 +492,8 @@ mod tests {
     fn a_pipeline_without_a_store_is_warned_of() {
         let warning = |text: &str| {
             let inputs = Inputs { file: Some(FileText::new("t.toml", text)), ..Inputs::default() };
-            store_warning(&Config::load(inputs).unwrap())
+            let config = Config::load(inputs).unwrap();
+            store_warning(&config.pipelines, &config.store, config.hub.bus.is_some())
         };
         assert!(warning(RIGHT).unwrap().contains("pipeline `hot` keeps messages on disk, and the broker has no store"));
         assert_eq!(warning(&format!("{RIGHT}keep = \"memory\"\n")), None);

@@ -16,9 +16,10 @@ pub(crate) use self::names::read_group_names;
 pub(crate) use self::returns::Returned;
 use crate::groups::shared_group::Group;
 pub(crate) use crate::ids::group_partition;
-use crate::ids::{PartitionId, SessionKey, ShardId, ShardPosition, TenantId};
+use crate::ids::{PartitionId, SessionKey, ShardId, ShardPosition, TenantId, partition_of_hash};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
+use crate::roster::Roster;
 use crate::session::table::Sessions;
 use crate::slab::Slab;
 use crate::topics::GroupKey;
@@ -46,6 +47,14 @@ pub(crate) struct DealtGroup {
     pub(crate) members: Group<Receiver, Seat>,
     /// Whether the store has its name.
     pub(crate) is_stored: bool,
+}
+
+/// Whether no node serves the partition of a member with this client's hash. A node that takes it over may have the session
+/// already: if it dies before it serves the partition, another node takes the session from the store of the dead home,
+/// without the messages that a group has dealt to it.
+#[inline]
+pub(crate) fn lacks_home(roster: &Roster, client: u64) -> bool {
+    roster.misses_any() && roster.misses(partition_of_hash(client))
 }
 
 /// A member: a session of a shard.

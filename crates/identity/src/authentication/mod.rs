@@ -23,6 +23,7 @@ use tidegate_node::{Brokers, ConnectionFacts, IdentityRole};
 use crate::access::Tenancy;
 use tidegate_config::Config;
 use tidegate_config::authentication::settings::{self, TokenError};
+use tidegate_config::sections::Listener;
 
 use arrival::Arrival;
 use exchanges::Exchanges;
@@ -80,13 +81,19 @@ struct Gate {
     certificate: IdentityRole,
 }
 
-impl Policy {
-    fn of(config: &Config, tenants: Tenancy) -> Self {
-        let gates = config.listeners.iter().map(|listener| Gate {
+impl Gate {
+    fn of(listener: &Listener) -> Self {
+        Self {
             name: listener.name.clone(),
             allow_anonymous: listener.allow_anonymous,
             certificate: listener.identity_role(),
-        });
+        }
+    }
+}
+
+impl Policy {
+    fn of(config: &Config, tenants: Tenancy) -> Self {
+        let gates = config.listeners.iter().map(Gate::of);
         Self { gates: gates.collect(), tenants, providers: config.has_providers() }
     }
 
@@ -95,7 +102,7 @@ impl Policy {
     fn after_reload(&self, config: &Config) -> Self {
         let gate = |gate: &Gate| {
             let new = config.listeners.iter().find(|listener| listener.name == gate.name);
-            Gate { allow_anonymous: new.map_or(gate.allow_anonymous, |new| new.allow_anonymous), ..gate.clone() }
+            new.map_or_else(|| gate.clone(), Gate::of)
         };
         Self {
             gates: self.gates.iter().map(gate).collect(),

@@ -277,6 +277,21 @@ fn anonymous_access_changes_with_a_reload() {
 }
 
 #[test]
+fn the_use_of_certificates_changes_with_a_reload() {
+    let folder = Folder::new("reload-certificate");
+    let file = folder.users(&["ann"]);
+    let tls = "name = 'l'\naddress = 'mqtts://8883'\ncertificate = 'a'\nkey = 'b'\n\
+               client_ca = 'c'\nclient_certificate = 'required'";
+    let door = start(&with_users(tls, &file));
+    let role = IdentityRole::Username;
+    let shown = || user(&decide_with(&door, request(None, None), &certificate("meter", role)));
+    assert_eq!(shown(), Comes::Not);
+    let naming = load(&with_users(&format!("{tls}\nidentity_as = 'username'"), &file)).unwrap();
+    door.commit(door.prepare(&naming).unwrap());
+    assert_eq!(shown(), named("meter"));
+}
+
+#[test]
 fn cve_2018_12550_a_missing_file_of_users_stops_the_start() {
     let folder = Folder::new("missing");
     let text = with_users("", &folder.0.join("nothing"));

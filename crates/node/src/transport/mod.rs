@@ -212,7 +212,7 @@ impl Transport {
         }
     }
 
-    /// Whether it takes output again, of which its last read may have removed the sign: a pipe reports room as something
+    /// Whether it takes output again. Its last read may have removed the sign of that: a pipe reports room as something
     /// to read.
     pub(crate) fn has_room(&mut self) -> bool {
         match self {

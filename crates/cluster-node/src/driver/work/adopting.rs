@@ -143,6 +143,9 @@ struct Adopted {
     /// Members that are back, had some of these partitions at the beginning, and waited for the end of their own former
     /// connections: until their brokers know the filters, no other connection brings the messages.
     waits_for: BTreeSet<String>,
+    /// Partitions whose filters the brokers of a home have known since: its connections bring the messages for the next
+    /// homes, as long as it lives and when it is dead.
+    covered: Partitions,
     /// Since when the dead one is back, which connects to the broker when this is over.
     back_since: Option<Instant>,
     stage: SettleStage,
@@ -220,6 +223,7 @@ impl Worker {
             unanswered: 0,
             for_here: Default::default(),
             waits_for,
+            covered: Partitions::NONE,
             back_since: None,
             stage: SettleStage::Begun,
         });
@@ -251,9 +255,9 @@ impl Worker {
         let has_joined = join_waiting(self);
         let before = self.adopted.all.len();
         let own = self.brokers.next_look().map(|_| self.members.name.as_str());
-        let waiting = self.adopted.waiting(&self.shared.inheriting, own);
+        let (waiting, dead) = (self.adopted.waiting(&self.shared.inheriting, own), self.adopted.members());
         for mut adopted in std::mem::take(&mut self.adopted.all) {
-            let excused = adopted.excused(&waiting);
+            let excused = adopted.excused(&waiting, &dead);
             let is_over = match adopted.is_worked_off(self, &excused) {
                 Ok(is_over) => is_over,
                 Err(error) => {
@@ -317,10 +321,14 @@ fn numbers(partitions: Partitions) -> Vec<u16> {
 }
 
 impl Adopted {
-    /// The members among `waiting` whose brokers need not know the filters: they may wait for this connection, or for
-    /// another one that waits for this member.
-    fn excused(&self, waiting: &BTreeSet<String>) -> BTreeSet<String> {
-        waiting.difference(&self.waits_for).cloned().collect()
+    /// The members whose brokers need not know the filters: members in `waiting` may wait for this connection, or for another
+    /// one that waits for this member. While no other connection brings the messages for some partitions, these are only
+    /// the members in `dead`, whose former connections are worked off here: one that waits elsewhere may get such a partition.
+    fn excused(&self, waiting: &BTreeSet<String>, dead: &BTreeSet<String>) -> BTreeSet<String> {
+        if self.held.with(self.left).without(self.covered).is_empty() {
+            return waiting.clone();
+        }
+        dead.difference(&self.waits_for).cloned().collect()
     }
 
     /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members. The brokers
@@ -419,11 +427,19 @@ impl Adopted {
         (self.held.without(worker.members.served), self.left.without(worker.members.served))
     }
 
+    /// Notes the partitions whose filters brokers know: at the members, and `here`.
+    fn note_covered(&mut self, here: Partitions) {
+        let all = self.for_held.known().with(self.for_left.known()).with(here);
+        self.covered = self.covered.with(all);
+    }
+
     /// Whether the brokers know the filters of all members that serve the partitions, but for those in `excused`: they are
     /// back, their brokers wait for the end of their former connections, and the old homes of their partitions forward.
-    fn all_brokers_know(&self, worker: &Worker, excused: &BTreeSet<String>) -> bool {
+    fn all_brokers_know(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> bool {
         let (held, left) = self.elsewhere(worker);
-        let know_here = excused.contains(&worker.members.name) || brokers_know(&worker.node);
+        let know_here = brokers_know(&worker.node);
+        self.note_covered(if know_here { worker.members.served } else { Partitions::NONE });
+        let know_here = know_here || excused.contains(&worker.members.name);
         know_here && self.for_held.brokers_know(held, excused) && self.for_left.brokers_know(left, excused)
     }
 }
@@ -431,6 +447,7 @@ impl Adopted {
 #[cfg(test)]
 mod tests {
     use super::super::piece_steps::tests::partitions;
+    use super::super::pieces::PartAnswer;
     use super::*;
 
     fn worked_off(transfer: u64, here: Partitions) -> AdoptedBrokers {
@@ -449,6 +466,7 @@ mod tests {
             unanswered: 0,
             for_here: Default::default(),
             waits_for: BTreeSet::new(),
+            covered: Partitions::NONE,
             back_since: None,
             stage: SettleStage::Begun,
         };
@@ -488,16 +506,31 @@ mod tests {
         assert_eq!(adopted.waiting(&inheriting, None), names(&["dead"]));
         // The former connections of these members are worked off elsewhere.
         inheriting.answer_former_life("other", &[], 1);
-        let waiting = adopted.waiting(&inheriting, Some("own"));
-        assert_eq!(adopted.all[0].excused(&waiting), names(&["dead", "other", "own"]));
-        adopted.all[0].waits_for = names(&["other"]);
-        assert_eq!(
-            adopted.all[0].excused(&waiting),
-            names(&["dead", "own"]),
-            "no other connection brings its messages"
-        );
+        let (waiting, dead) = (adopted.waiting(&inheriting, Some("own")), adopted.members());
+        assert_eq!(waiting, names(&["dead", "other", "own"]));
+        adopted.all[0].note_covered(partitions(&[1, 2]));
+        assert_eq!(adopted.all[0].excused(&waiting, &dead), waiting);
         let later = Instant::now() + Duration::from_secs(10);
         assert_eq!(inheriting.members_that_ask(later), names(&[]), "it has its brokers, or is gone");
+    }
+
+    #[test]
+    fn a_connection_waits_for_members_that_nothing_else_serves() {
+        let mut adopted = worked_off(7, partitions(&[1])).all.remove(0);
+        let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        let (waiting, dead) = (names(&["dead", "other", "third"]), names(&["dead", "third"]));
+        adopted.waits_for = names(&["third"]);
+        // The brokers of the home of the second partition know its filters, and it answers so.
+        adopted.for_held.set_homes(&[("home".to_owned(), partitions(&[2]))].into());
+        adopted.for_held.put(&[], ENDS_PIECE);
+        drop(adopted.for_held.due(Instant::now(), (INHERITED, [1, 7], "dead", "x")));
+        adopted.for_held.take_answer(Instant::now(), "home", Some(PartAnswer::BrokersKnow));
+        adopted.note_covered(Partitions::NONE);
+        assert_eq!(adopted.excused(&waiting, &dead), names(&["dead"]), "another member may get the first one");
+        // It dies, and another member, which waits, has its partition: its connections bring the messages.
+        adopted.for_held.set_homes(&[("other".to_owned(), partitions(&[1, 2]))].into());
+        adopted.note_covered(partitions(&[1]));
+        assert_eq!(adopted.excused(&waiting, &dead), waiting);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::flows::contexts::subscribing;
 use crate::flows::groups::fleet::pick_broker;
 use crate::groups::kept::renewal::Renewal;
 use crate::groups::shared_group::Member;
-use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
+use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition, lacks_home};
 use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, hash_name};
 use crate::link::envelope::Ticket;
@@ -234,9 +234,8 @@ impl Dealing<'_> {
         };
         let takes = |member: &Member<Receiver, Seat>| self.broker_links.takes(member.receiver.1, len);
         let roster = &self.links.roster;
-        let lacks_home =
-            |member: &Member<Receiver, Seat>| !of_fleet && roster.lacks_home_of_client(member.options.client);
-        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || lacks_home(member) || !takes(member);
+        let is_unserved = |member: &Member<Receiver, Seat>| !of_fleet && lacks_home(roster, member.options.client);
+        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || is_unserved(member) || !takes(member);
         let is_out = |member: &Member<Receiver, Seat>| is_gone(member) || Some(member.receiver) == not_to;
         let has_room = |member: &Member<Receiver, Seat>| !is_out(member) && !is_full(member);
         let place = if of_fleet { None } else { dealt.members.pick(publication.publisher, topic, |it| !has_room(it)) };

@@ -2,9 +2,8 @@
 
 use super::{Doubt, WAIT_MS};
 use crate::groups::kept::Kept;
-use crate::groups::{Groups, Receiver};
+use crate::groups::{Groups, Receiver, lacks_home};
 use crate::ids::SessionKey;
-use crate::ids::ShardPosition;
 use crate::link::Links;
 use crate::now::Now;
 use crate::state::ShardState;
@@ -28,7 +27,8 @@ impl Kept {
 }
 
 impl Groups {
-    /// The place of a client among the members of a group that get messages now.
+    /// The place of a client among the members of a group that get messages now. What its session gets here that is about to
+    /// leave is forgotten with it.
     pub(crate) fn place_of_client(
         &self,
         links: &Links,
@@ -36,23 +36,11 @@ impl Groups {
         key: GroupKey,
         client: u64,
     ) -> Option<usize> {
-        if links.roster.lacks_home_of_client(client) {
+        if lacks_home(&links.roster, client) {
             return None;
         }
-        self.staying_place_of_client(links.place, state, key, client)
-    }
-
-    /// The place of a client among the members of a group, also of one that gets no messages now. What its session gets here
-    /// that is about to leave is forgotten with it.
-    pub(super) fn staying_place_of_client(
-        &self,
-        place: ShardPosition,
-        state: &ShardState,
-        key: GroupKey,
-        client: u64,
-    ) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != place.shard
+            *shard != links.place.shard
                 || !state.sessions.has_left(&state.transfers, state.departures.left, SessionKey(*session), *shard)
         };
         self.places_of_client(key, client).find(stays).map(|(place, _)| place)
@@ -64,7 +52,7 @@ impl Groups {
         self.dealt.get(key.0)?.members.members().get(place).map(|member| member.receiver)
     }
 
-    fn places_of_client(&self, key: GroupKey, client: u64) -> impl Iterator<Item = (usize, Receiver)> + '_ {
+    pub(super) fn places_of_client(&self, key: GroupKey, client: u64) -> impl Iterator<Item = (usize, Receiver)> + '_ {
         let members = self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).enumerate();
         members.filter(move |(_, member)| member.identity == client).map(|(place, member)| (place, member.receiver))
     }

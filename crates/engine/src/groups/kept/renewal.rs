@@ -28,7 +28,8 @@ impl Renewal {
         groups.any(|group| group.renew_promise(self.keeper, self.id))
     }
 
-    /// The same for the member of this shard with this client.
+    /// The same for the sessions of a client at this shard that are members of a group. The client may have another seat as
+    /// well, before or after a move.
     pub(crate) fn reach_client(
         &self,
         groups: &Groups,
@@ -37,8 +38,7 @@ impl Renewal {
         (group, client): (GroupName<'_>, u64),
     ) -> bool {
         let Some(key) = groups.find(group).filter(|_| client != 0) else { return false };
-        let receiver =
-            groups.staying_place_of_client(place, state, key, client).and_then(|at| groups.receiver_at(key, at));
-        receiver.is_some_and(|(shard, session)| shard == place.shard && self.reach(state, SessionKey(session)))
+        let mut seats = groups.places_of_client(key, client).map(|(_, receiver)| receiver);
+        seats.any(|(shard, session)| shard == place.shard && self.reach(state, SessionKey(session)))
     }
 }

@@ -143,7 +143,7 @@ impl Refusal {
             Self::Incarnation => "it knows another process of this node",
             Self::NotMeant => "another node answers at that address",
             Self::OutOfTurn => "it connects itself, as the node with the smaller name",
-            Self::Shards => "all nodes together may have 64 shards, and it has no numbers for those of this node",
+            Self::Shards => "all nodes together may have 64 shards, and it has no numbers for the shards of this node",
             Self::Protocol => "it does not understand what this node says",
         }
     }
