@@ -152,12 +152,11 @@ fn a_pipe_that_is_not_read_takes_output_again() {
     // Its answers fill the pipe, and then the node does not read it.
     let (pings, mut sent, mut idle_turns) = (PINGREQ.repeat(CAPACITY), 0, 0);
     while idle_turns < 8 {
-        match client.end.write(&pings[sent % PINGREQ.len()..]) {
-            Ok(count) => (sent, idle_turns) = (sent + count, 0),
-            Err(_) => {
-                node.handle().report().unwrap();
-                idle_turns += 1;
-            }
+        if let Ok(count) = client.end.write(&pings[sent % PINGREQ.len()..]) {
+            (sent, idle_turns) = (sent + count, 0);
+        } else {
+            node.handle().report().unwrap();
+            idle_turns += 1;
         }
     }
     let mut answers = vec![0; sent - sent % PINGREQ.len()];

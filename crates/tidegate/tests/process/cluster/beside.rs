@@ -1,4 +1,4 @@
-//! Processes that are started beside a cluster by mistake: the nodes go on.
+//! Processes that are started beside a cluster by mistake: the nodes serve on.
 
 use std::process::{Child, Stdio};
 
@@ -24,7 +24,7 @@ impl Beside {
         Self { child, admin }
     }
 
-    /// What it says of its readiness.
+    /// Its answer to `/readyz`.
     fn readiness(&self) -> String {
         get(&self.admin, "/readyz").map(|(_, why)| why).unwrap_or_default()
     }
