@@ -154,6 +154,12 @@ impl Store {
         (or_share(self.merge_memory.0), or_share(self.pending_memory.0))
     }
 
+    /// Bytes at which a file of the journal is closed. A merge and a start hold a whole file in memory, with the places of
+    /// its operations, so that it is no more than half of the memory of a merge.
+    pub fn file_bytes(&self, merge_memory: u64) -> u64 {
+        self.segment_size.0.min(merge_memory / 2)
+    }
+
     /// The durability of the engine's state: none without a directory.
     pub fn engine_durability(&self) -> engine::Durability {
         match self.durability {

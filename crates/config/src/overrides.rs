@@ -49,6 +49,11 @@ pub fn from_environment(variables: &[(String, String)], findings: &mut Findings)
         };
         let source = Source::Environment(name.clone());
         match KeyPath::parse(&rest.to_lowercase(), "__") {
+            // An empty variable is most often one that a script did not set. The flags of these keys are not empty either.
+            Ok(path) if value.is_empty() && path.has_flag() => {
+                let problem = Problem::new(format!("`{path}` must not be empty"));
+                findings.push(problem.hint(format!("write a value, or unset {name}")), source);
+            }
             Ok(path) => overrides.push(Override { path, value: value.clone(), source }),
             Err(problem) => findings.push(problem, source),
         }

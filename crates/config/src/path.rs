@@ -44,7 +44,16 @@ impl KeyPath {
 
     /// Whether the key's value may hold a secret.
     pub fn holds_credentials(&self) -> bool {
-        section_keys(self.section).and_then(|section| section.key(self.key)).is_some_and(|key| key.credentials)
+        self.declared().is_some_and(|key| key.credentials)
+    }
+
+    /// Whether the key has a flag of its own.
+    pub(crate) fn has_flag(&self) -> bool {
+        self.declared().is_some_and(|key| !key.flags.is_empty())
+    }
+
+    fn declared(&self) -> Option<&'static Key> {
+        section_keys(self.section)?.key(self.key)
     }
 
     /// The environment variable that sets this key.

@@ -150,7 +150,7 @@ hint: say the unit: \"30s\" or \"30ms\"",
     says(
         "[limits]\nmax_inflight = \"20\"\n",
         "
-error: `limits.max_inflight` must be a whole number, not \"20\"
+error: `limits.max_inflight` must be a whole number, 1 to 65535, not \"20\"
  --> t.toml:2:16
   |
 2 | max_inflight = \"20\"
@@ -386,6 +386,8 @@ fn the_store_takes_a_share_of_the_memory_or_the_configured_size() {
     assert_eq!(config.store.memory(Some(64 * 1024 * MIB)), (256 * MIB, 256 * MIB));
     let config = from_file("[store]\nmerge_memory = \"32MiB\"\npending_memory = \"8MiB\"\n").unwrap();
     assert_eq!(config.store.memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
+    assert_eq!(config.store.file_bytes(32 * MIB), 16 * MIB, "a merge under a small limit reads whole files");
+    assert_eq!(config.store.file_bytes(256 * MIB), 32 * MIB);
 }
 
 #[test]

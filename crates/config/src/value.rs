@@ -232,7 +232,7 @@ macro_rules! whole_numbers {
     ($($number:ty),*) => {$(
         impl Value for $number {
             fn read(raw: &Raw, kind: &Kind) -> Result<Self, Problem> {
-                let number = kind.range().check(whole(raw)?, decimal)?;
+                let number = kind.range().check(whole(raw, kind)?, decimal)?;
                 Self::try_from(number).map_err(|_| Problem::new(format!("must be at most {}, not {number}", Self::MAX)))
             }
 
@@ -245,14 +245,14 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u8, u16, u32, u64);
 
-fn whole(raw: &Raw) -> Result<u64, Problem> {
+fn whole(raw: &Raw, kind: &Kind) -> Result<u64, Problem> {
     let number = match raw {
         Raw::Integer(number) => u64::try_from(*number).ok(),
         Raw::Word(word) => word.parse().ok(),
         _ => None,
     };
     number.ok_or_else(|| {
-        let problem = Problem::expected("a whole number", raw);
+        let problem = Problem::expected(&kind.describe(), raw);
         match raw {
             Raw::Text(text) if text.parse::<u64>().is_ok() => problem.hint(format!("write {text} without quotes")),
             _ => problem,

@@ -6,13 +6,18 @@ use crate::frame::Frame;
 use crate::legend::Key;
 use crate::number::shown;
 
+/// Narrowest drawing. More bars than it has room for make it wider.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = WIDTH - 16.0;
+const MARGIN: f64 = 16.0;
+/// Share of the place of a group that its bars take.
+const FILLED: f64 = 0.8;
 /// Units of the frame from top to bottom.
 const HEIGHT: f64 = 240.0;
 /// A narrower bar has its value written upwards.
 const LABEL: f64 = 34.0;
+/// Least distance between two bars: the height of a row of text, so that values written upwards do not overlap.
+const PITCH: f64 = 14.0;
 
 /// The bars above one label.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,13 +50,14 @@ impl Bars {
     pub fn draw(&self) -> String {
         let entries: Vec<(Key, &str)> =
             self.series.iter().enumerate().map(|(series, name)| (Key::Bar(series), name.as_str())).collect();
+        let right = self.right();
         // Once without paper, for the height of the legend.
-        let legend = Key::draw(&entries, (LEFT, 40.0), &mut Drawing::new(WIDTH, 0.0));
+        let legend = Key::draw(&entries, (LEFT, 40.0), &mut Drawing::new(right + MARGIN, 0.0));
         let (top, bottom) = (40.0 + legend, 40.0 + legend + HEIGHT);
-        let mut drawing = Drawing::new(WIDTH, bottom + 52.0);
-        drawing.title((WIDTH / 2.0, 20.0), Anchor::Middle, &self.title);
+        let mut drawing = Drawing::new(right + MARGIN, bottom + 52.0);
+        drawing.title(((right + MARGIN) / 2.0, 20.0), Anchor::Middle, &self.title);
         Key::draw(&entries, (LEFT, 40.0), &mut drawing);
-        let x = Axis::exact(0.0, float(self.groups.len().max(1)), LEFT, RIGHT);
+        let x = Axis::exact(0.0, float(self.groups.len().max(1)), LEFT, right);
         // Labels above the highest bars want room.
         let most = self.groups.iter().map(|group| self.height(group) * if self.stacked { 1.0 } else { 1.12 });
         let frame = Frame { x, y: Axis::over(most, Scale::Linear, bottom, top) };
@@ -61,8 +67,19 @@ impl Bars {
         }
         frame.bottom(&mut drawing);
         frame.names("", &self.y, &mut drawing);
-        drawing.text((f64::midpoint(LEFT, RIGHT), bottom + 44.0), Anchor::Middle, &self.x);
+        drawing.text((f64::midpoint(LEFT, right), bottom + 44.0), Anchor::Middle, &self.x);
         drawing.file()
+    }
+
+    /// Bars side by side in a group.
+    fn bars_of_group(&self) -> f64 {
+        if self.stacked { 1.0 } else { float(self.series.len().max(1)) }
+    }
+
+    /// The right end of the axis.
+    fn right(&self) -> f64 {
+        let slot = self.bars_of_group() * PITCH / FILLED;
+        (LEFT + slot * float(self.groups.len())).max(WIDTH - MARGIN)
     }
 
     fn height(&self, group: &Group) -> f64 {
@@ -71,8 +88,8 @@ impl Bars {
     }
 
     fn group(&self, place: f64, group: &Group, frame: &Frame, drawing: &mut Drawing) {
-        let slot = (RIGHT - LEFT) / float(self.groups.len().max(1));
-        let each = slot * 0.8 / if self.stacked { 1.0 } else { float(self.series.len().max(1)) };
+        let slot = (self.right() - LEFT) / float(self.groups.len().max(1));
+        let each = slot * FILLED / self.bars_of_group();
         let left = LEFT + slot * (place + 0.1);
         let mut floor = 0.0;
         for (series, (name, value)) in self.series.iter().zip(&group.values).enumerate() {
@@ -137,6 +154,22 @@ mod tests {
             assert!(svg.contains("one, second: 70") && svg.contains(">seconds</text>"), "{svg}");
             assert!((heights[0] + heights[1] - HEIGHT).abs() < 0.2 || !stacked, "{heights:?}");
         }
+    }
+
+    #[test]
+    fn many_bars_keep_their_distance() {
+        let mut many = Bars {
+            title: String::new(),
+            x: String::new(),
+            y: String::new(),
+            series: vec!["one".to_owned(); 8],
+            groups: vec![Group { label: String::new(), values: vec![Some(1.0); 8] }; 6],
+            stacked: false,
+        };
+        assert!((many.right() - LEFT) * FILLED / 48.0 >= PITCH);
+        assert!(many.draw().contains(&format!("viewBox=\"0 0 {} ", many.right() + MARGIN)));
+        many.groups.truncate(1);
+        assert!((many.right() + MARGIN - WIDTH).abs() < f64::EPSILON);
     }
 
     #[test]

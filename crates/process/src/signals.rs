@@ -1,10 +1,13 @@
 //! Signals that stop the broker or make it read its configuration again.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -18,6 +21,16 @@ const IMPATIENT_EXIT_CODE: i32 = 1;
 
 /// A further signal this soon after the first asks for nothing more: `timeout` and terminals send two at once.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+/// From now on a write beyond the limit of a file's size (`ulimit -f`) fails with [`io::ErrorKind::FileTooLarge`], and the
+/// process can report the reason. Without this the signal of such a write ends the process.
+///
+/// # Errors
+/// When the system refuses.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    // The write itself returns the error. In programs that this process starts, the signal is as before.
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
 
 /// When a process that is asked to stop was asked first.
 #[derive(Debug, Default)]

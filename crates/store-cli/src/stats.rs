@@ -125,5 +125,8 @@ mod tests {
         let found =
             StatsReport { journal_bytes: 100 * mib, longest_file: 32 * mib, index_bytes: 7, ..StatsReport::default() };
         assert_eq!((found.reading_bytes(mib), found.reading_bytes(mib << 10)), (32 * mib + 7, 100 * mib + 7));
+        // Small operations: their places take as much as they do.
+        let found = StatsReport { journal_operations: 100 * mib / 64, longest_file: 8 * mib, index_bytes: 0, ..found };
+        assert_eq!((found.reading_bytes(16 * mib), found.reading_bytes(mib << 10)), (24 * mib, 200 * mib));
     }
 }

@@ -32,6 +32,15 @@ fn remedy_of(error: &io::Error) -> &'static str {
     }
 }
 
+/// The remedy of a file that the operating system does not write, behind the error.
+pub(crate) fn write_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => "; allow the process larger files (`ulimit -f`)",
+        io::ErrorKind::OutOfMemory => "; allow the process more memory (`ulimit -v`)",
+        _ => "",
+    }
+}
+
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -110,7 +119,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A file could not be written.
-    #[error("cannot write {file}: {source}")]
+    #[error("cannot write {file}: {source}{}", write_remedy(.source))]
     Write {
         /// The file's name in the store's directory.
         file: String,
@@ -200,5 +209,11 @@ mod tests {
         assert!(shown(io::ErrorKind::IsADirectory).ends_with("; a directory has the name of this file"));
         assert!(shown(io::ErrorKind::OutOfMemory).ends_with("; allow the process more memory (`ulimit -v`)"));
         assert!(shown(io::ErrorKind::Other).contains("failing disk"));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_named_with_its_remedy() {
+        let shown = OpenError::writing("0000000000000001.journal", io::ErrorKind::FileTooLarge.into()).to_string();
+        assert!(shown.ends_with("; allow the process larger files (`ulimit -f`)"), "{shown}");
     }
 }

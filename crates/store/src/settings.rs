@@ -24,7 +24,7 @@ pub struct Settings {
     /// A merge begins when the closed journal files hold more than this and more than half the table, bytes; at the
     /// latest at half of `replay_max_bytes`.
     pub merge_min_bytes: u64,
-    /// Journal that a merge sorts in memory at once, bytes. A larger journal is sorted in portions through files. Also the
+    /// Memory in which a merge sorts the journal at once, at least a file of it, bytes. A larger journal is sorted in portions through files. Also the
     /// memory of the index that loads have of the journal, above which a merge begins or, where the closed files hold less
     /// than `merge_min_bytes` or than an eighth of the table, each load builds the index again.
     pub merge_memory_bytes: u64,

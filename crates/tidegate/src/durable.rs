@@ -87,7 +87,7 @@ fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Se
     let (merge_memory_bytes, max_pending_bytes) = config.store.memory(physical_memory::available());
     Settings {
         durability,
-        segment_bytes: config.store.segment_size.0,
+        segment_bytes: config.store.file_bytes(merge_memory_bytes),
         merge_min_bytes: config.store.merge_at.0,
         replay_max_bytes: config.store.replay_max.0,
         checkpoint_after: config.store.checkpoint_after,

@@ -18,5 +18,8 @@ fn main() -> ExitCode {
     if tidegate_process::physical_memory::is_address_space_limited() {
         tidegate_node::share_allocator_arena();
     }
+    if let Err(error) = tidegate_process::signals::survive_file_size_limit() {
+        tidegate_terminal::report(&format_args!("cannot catch SIGXFSZ: {error}"));
+    }
     cli::dispatch(cli::parse())
 }

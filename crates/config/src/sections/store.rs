@@ -46,7 +46,7 @@ section! {
         /// and deletions use its room; new messages and sessions are refused until it is whole again. It is made where
         /// `min_free` stays free beside it.
         reserve: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, 64 * 1024 * MIB).or_zero("no reserve"));
-        /// Size at which a file of the journal is closed and the next one begun.
+        /// Size at which a file of the journal is closed and the next one begun; at most half of `merge_memory`.
         segment_size: Bytes = Bytes(32 * MIB), in Kind::Size(Range::of(MIB, 1024 * MIB));
         /// Journal above which it is merged into the table, or half the size of the table if that is more.
         merge_at: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB));
@@ -54,8 +54,7 @@ section! {
         /// least four files. Merges begin at half of it at the latest; from there on writing slows down, and at the
         /// limit it waits for the merge.
         replay_max: Bytes = Bytes(512 * MIB), in Kind::Size(Range::of(8 * MIB, 64 * 1024 * MIB));
-        /// Journal that a merge sorts in memory at once; more goes through files. At least one file of the
-        /// journal, and some bytes more for each entry. Beside `limits.memory_ceiling`.
+        /// Memory in which a merge sorts the journal at once; more goes through files. Beside `limits.memory_ceiling`.
         merge_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of the memory of the machine or the container, at most 256 MiB"));
         /// Bytes that may wait to be written; above it the store counts as full. Beside `limits.memory_ceiling`.
         pending_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of the memory of the machine or the container, at most 256 MiB"));

@@ -65,6 +65,26 @@ fn listeners_are_set_and_added_by_number() {
 }
 
 #[test]
+fn an_empty_variable_does_not_turn_off_the_files_value() {
+    let text = "[store]\ndirectory = \"data\"\n";
+    let said = load(text, &[("TIDEGATE__STORE__DIRECTORY", "")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: `store.directory` must not be empty\n  --> environment variable TIDEGATE__STORE__DIRECTORY\n\
+         hint: write a value, or unset TIDEGATE__STORE__DIRECTORY\n"
+    );
+    for key in
+        ["CLUSTER__NAME", "CLUSTER__BUS", "CLUSTER__LISTEN", "MIRROR__BUS", "MIRROR__NAME", "ORCHESTRATOR__BROKERS"]
+    {
+        let said = load("", &[(&format!("TIDEGATE__{key}"), "")], Flags::default()).unwrap_err();
+        assert!(said.contains("must not be empty"), "{said}");
+    }
+    // The deliberate ways to turn it off.
+    assert_eq!(load(text, &[], set("store.directory", "")).unwrap().store.directory, None);
+    assert!(load("", &[("TIDEGATE__DEAD_LETTER__TOPIC", "")], Flags::default()).is_ok());
+}
+
+#[test]
 fn slips_outside_the_file_are_said_with_their_source() {
     let said = load("", &[("TIDEGATE__QUEUE__MAX_MESAGES", "2")], Flags::default()).unwrap_err();
     assert_eq!(
@@ -72,11 +92,11 @@ fn slips_outside_the_file_are_said_with_their_source() {
         "error: unknown key `max_mesages` in [queue]\n  --> environment variable TIDEGATE__QUEUE__MAX_MESAGES\n\
          hint: did you mean `max_messages`?\n"
     );
-    let said = load("", &[], set("queue.max_messages", "many")).unwrap_err();
+    let said = load("", &[], set("limits.max_inflight", "-1")).unwrap_err();
     assert_eq!(
         said,
-        "error: `queue.max_messages` must be a whole number, not \"many\"\n  \
-         --> command line, --set queue.max_messages=many\n"
+        "error: `limits.max_inflight` must be a whole number, 1 to 65535, not \"-1\"\n  \
+         --> command line, --set limits.max_inflight=-1\n"
     );
     let said = load("", &[], set("listener.address", "1")).unwrap_err();
     assert!(said.contains("a [[listener]] is named by its number: listener.0.KEY"), "{said}");

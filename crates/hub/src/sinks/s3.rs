@@ -159,7 +159,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Whether a record is to blame. Most errors with the status 400 are about the key, the clock or the connection.
 fn judge(answer: &HttpAnswer) -> Result<(), SinkError> {
-    let said = || format!("the server answers {}: {}", answer.status, answer.text);
+    let said = || answer.said();
     match answer.status {
         200..300 => Ok(()),
         413 => Err(SinkError::Refused(said())),

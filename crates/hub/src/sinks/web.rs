@@ -75,13 +75,17 @@ impl Server {
     /// Posts a body. Done at 2xx; errors that a retry does not mend are refusals, all others are tried again.
     pub(super) fn post(&self, content_type: &str, more: &[(&str, &str)], body: &[u8]) -> Result<(), SinkError> {
         let headers: Vec<(&str, &str)> = [("content-type", content_type)].iter().chain(more).copied().collect();
-        let HttpAnswer { status, text } = self.send(self.agent.post(&self.url), &headers, body)?;
-        if (200..300).contains(&status) {
+        let answer = self.send(self.agent.post(&self.url), &headers, body)?;
+        if (200..300).contains(&answer.status) {
             return Ok(());
         }
-        let said = format!("the server answers {status}: {text}");
+        let said = answer.said();
         // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
-        Err(if matches!(status, 400 | 413 | 415 | 422) { SinkError::Refused(said) } else { SinkError::Away(said) })
+        Err(if matches!(answer.status, 400 | 413 | 415 | 422) {
+            SinkError::Refused(said)
+        } else {
+            SinkError::Away(said)
+        })
     }
 
     /// Puts a body at a path of the server.
@@ -125,6 +129,18 @@ fn away(error: ureq::Error) -> SinkError {
 pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) text: String,
+}
+
+impl HttpAnswer {
+    /// The answer as an error: many servers have no text beside the status.
+    pub(super) fn said(&self) -> String {
+        let Self { status, text } = self;
+        if text.is_empty() {
+            format!("the server answers {status}")
+        } else {
+            format!("the server answers {status}: {text}")
+        }
+    }
 }
 
 fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, TrustError> {

@@ -78,7 +78,7 @@ impl MessageSource {
     pub(crate) fn read(self) -> Result<Vec<u8>, ReadError> {
         match self {
             Self::Text(payload) => Ok(payload),
-            Self::StandardInput => read_all(io::stdin().lock(), "standard input"),
+            Self::StandardInput => standard_input(io::stdin().lock()),
             Self::File(path) => {
                 let name = format!("'{}'", path.display());
                 match File::open(&path) {
@@ -99,6 +99,16 @@ pub(crate) enum ReadError {
     /// It is longer than any message.
     #[error("{name} is longer than {MAX_PACKET_SIZE} bytes, the longest message of MQTT")]
     TooLong { name: String },
+    /// Most often the program before this one has failed, and an empty message clears a retained one.
+    #[error("standard input is empty; write -n in place of -s to publish an empty message")]
+    NoInput,
+}
+
+fn standard_input(source: impl Read) -> Result<Vec<u8>, ReadError> {
+    read_all(source, "standard input").and_then(|payload| match payload.is_empty() {
+        true => Err(ReadError::NoInput),
+        false => Ok(payload),
+    })
 }
 
 fn read_all(source: impl Read, name: &str) -> Result<Vec<u8>, ReadError> {
@@ -108,5 +118,16 @@ fn read_all(source: impl Read, name: &str) -> Result<Vec<u8>, ReadError> {
         Ok(count) if count > MAX_PACKET_SIZE as usize => Err(ReadError::TooLong { name }),
         Ok(_) => Ok(payload),
         Err(source) => Err(ReadError::Failed { name, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_input_is_no_message() {
+        assert!(matches!(standard_input(io::empty()), Err(ReadError::NoInput)));
+        assert_eq!(standard_input(&b"21.5"[..]).unwrap(), b"21.5");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{InspectError, at_rest, find, is_ours, lock, names};
 use crate::disk::Disk;
+use crate::merge::run::BYTES_PER_OPERATION;
 use crate::operation::Operations;
 use crate::recovery::scan;
 use crate::{MergeError, ReadError, store};
@@ -53,9 +54,6 @@ pub struct EntryKind {
     pub stays_in_memory: bool,
 }
 
-/// Memory that the place of an operation takes while the journal is sorted, bytes.
-const BYTES_PER_OPERATION: u64 = 64;
-
 /// The content of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsReport {
@@ -91,9 +89,12 @@ impl StatsReport {
     /// Memory that a start needs, bytes: the index, and one file of the journal or, later, the part of the journal that
     /// is sorted at once with the positions of its operations.
     pub fn reading_bytes(&self, merge_memory: u64) -> u64 {
-        let sorted = self.journal_bytes.min(merge_memory.max(self.longest_file));
-        let part = sorted.saturating_mul(self.journal_operations) / self.journal_bytes.max(1);
-        self.index_bytes + self.longest_file.max(sorted + part * BYTES_PER_OPERATION)
+        let operations = |bytes: u64| bytes.saturating_mul(self.journal_operations) / self.journal_bytes.max(1);
+        let places = |bytes: u64| operations(bytes) * BYTES_PER_OPERATION;
+        // Only the bytes of the last file of a portion are known before its operations are counted.
+        let portion = merge_memory.max(self.longest_file) + places(self.longest_file);
+        let sorted = portion.min(self.journal_bytes + places(self.journal_bytes));
+        self.index_bytes + self.longest_file.max(sorted)
     }
 
     fn of_kind(&mut self, name: &'static str) -> Option<&mut KindStats> {

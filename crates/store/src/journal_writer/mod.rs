@@ -11,6 +11,7 @@ use std::time::Instant;
 use crate::catalog::{Catalog, Shared};
 use crate::commits::Commits;
 use crate::disk::is_full;
+use crate::error::write_remedy;
 use crate::journal::frame::{self, FRAME_HEADER};
 use crate::journal::segment::{FIRST_FRAME, Segment};
 use crate::{Durability, OpenError, State, pace};
@@ -434,7 +435,7 @@ impl JournalWriter {
 
     fn note_failure(&self, action: &str, error: &io::Error) {
         let name = self.active.as_ref().map(|active| active.segment.name()).unwrap_or_default();
-        self.note_state(State::after(error), format!("cannot {action} {name}: {error}"));
+        self.note_state(State::after(error), format!("cannot {action} {name}: {error}{}", write_remedy(error)));
     }
 
     fn note_state(&self, state: fn(String) -> State, text: String) {

@@ -16,7 +16,12 @@ pub(crate) struct Run {
     lanes: Lanes,
     /// Operations on keys that have no lane.
     others: Vec<Other>,
+    /// All operations.
+    operations: u64,
 }
+
+/// Memory for the place of an operation until it is sorted, bytes, about.
+pub(crate) const BYTES_PER_OPERATION: u64 = 64;
 
 /// An operation that has to be sorted.
 #[derive(Clone, Copy)]
@@ -39,9 +44,10 @@ fn prefix(key: &[u8]) -> u128 {
 }
 
 impl Run {
-    /// Bytes that it takes, but for the places of operations.
+    /// Bytes that it takes, about.
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.len() as u64).sum()
+        let files: u64 = self.files.iter().map(|file| file.len() as u64).sum();
+        files + self.operations * BYTES_PER_OPERATION
     }
 
     /// Adds the committed frames of a segment, which are newer than those before, up to a number.
@@ -90,6 +96,7 @@ impl Run {
                 key_length: key.len() as u16,
                 is_put,
             };
+            self.operations += 1;
             if !self.lanes.take(key, &entry) {
                 self.others.push(Other { prefix: prefix(key), entry });
             }

@@ -185,7 +185,8 @@ fn messages_wait_for_an_absent_sink_and_for_a_paused_pipeline() {
         publish(&broker, "c", "t/a", &format!("{{\"n\":{number}}}"));
     }
     let waiting = status(&broker, |it| it["p"]["state"] == "retrying" && it["p"]["waiting"] == 5);
-    assert!(waiting["p"]["error"].as_str().unwrap().contains("web: the server answers 503"), "{waiting}");
+    let error = waiting["p"]["error"].as_str().unwrap();
+    assert!(error.starts_with("web: 127.0.0.1:") && error.contains("the server answers 503"), "{waiting}");
     server.status.store(200, Ordering::Release);
     server.wait_for((0..5).collect());
     status(&broker, |it| it["p"]["state"] == "running" && it["p"]["waiting"] == 0 && it["p"]["out"] == 5);

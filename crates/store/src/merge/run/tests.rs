@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::Run;
+use super::{BYTES_PER_OPERATION, Run};
 use crate::operation::{delete, put};
 
 /// Keys with a number behind few heads, in and out of order, and keys that look almost like them.
@@ -45,4 +45,17 @@ proptest! {
         }
         prop_assert_eq!(found, wanted.into_iter().collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn places_of_operations_are_part_of_the_memory_of_a_merge() {
+    let (mut run, mut batch) = (Run::default(), Vec::new());
+    for number in 0..100_u64 {
+        put(&mut batch, &[&b"queue    a"[..], &number.to_be_bytes()].concat(), b"").unwrap();
+        delete(&mut batch, format!("key {number}").as_bytes()).unwrap();
+    }
+    run.add(0, 0, &batch).unwrap();
+    let bytes = batch.len() as u64;
+    run.files.push(batch);
+    assert_eq!(run.bytes(), bytes + 200 * BYTES_PER_OPERATION);
 }

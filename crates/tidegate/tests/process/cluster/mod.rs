@@ -2,6 +2,7 @@
 
 mod administration;
 mod applications;
+mod beside;
 mod core;
 mod credentials;
 mod directory;

@@ -118,7 +118,7 @@ fn an_order_at_one_process_of_the_hub_holds_for_all() {
     server.wait_for((50..60).collect());
     let unknown =
         run(&["hub", "replay", "p", "--from", "1h", "--admin", &format!("http://{}", broker.address("admin=http://"))]);
-    assert!(unknown.code == Some(1) && unknown.err.contains("keeps no messages"), "{}", unknown.err);
+    assert!(unknown.code == Some(1) && unknown.err.contains("keeps no delivered messages"), "{}", unknown.err);
 }
 
 #[test]
