@@ -252,12 +252,6 @@ impl Roster {
         if is_own_topic(topic) { self.place.home_of(partition) } else { self.home_of(partition) }
     }
 
-    /// Whether there is no other shard.
-    #[inline]
-    pub(crate) fn is_alone(&self) -> bool {
-        self.live.is_power_of_two()
-    }
-
     /// Whether this process is a node of a cluster, also while no other node is there.
     pub(crate) fn is_of_cluster(&self) -> bool {
         self.moves_begun != u64::MAX
@@ -270,6 +264,7 @@ impl Roster {
     }
 
     /// How many shards there are.
+    #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.live.count_ones()
     }

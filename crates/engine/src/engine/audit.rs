@@ -31,7 +31,7 @@ impl ShardQuestions<'_> {
         self.engine.retaining.store.values.audit(&mut |fault| found.0.push(fault));
         self.engine
             .admissions
-            .audit(&self.engine.state, self.engine.links.roster.is_alone(), &mut |fault| found.0.push(fault));
+            .audit(&self.engine.state, self.engine.links.roster.count() == 1, &mut |fault| found.0.push(fault));
         self.engine.services.observers.audit(&mut |fault| found.0.push(fault));
         self.engine.services.principals.audit(&self.engine.state.connections, &mut |fault| found.0.push(fault));
         found.0

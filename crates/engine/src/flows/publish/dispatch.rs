@@ -269,7 +269,7 @@ impl Reach<'_> {
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         let by_fleet = self.broker_links.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
-        if publication.retain && !self.links.roster.is_alone() {
+        if publication.retain && self.links.roster.count() != 1 {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
                 if let Some(session) = self.state.sessions.get_mut(target.session.0) {

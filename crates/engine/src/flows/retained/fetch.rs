@@ -42,7 +42,7 @@ impl Fetching<'_> {
 
     /// Makes a SUBACK wait for other shards before its fetches. Live messages until then are newer than fetched ones.
     pub(crate) fn expect_fetches(&mut self, session: SessionKey, filters: &[Box<str>]) {
-        if !self.links.roster.is_alone()
+        if self.links.roster.count() != 1
             && !filters.is_empty()
             && let Some(session) = self.state.sessions.get_mut(session.0)
         {

@@ -32,9 +32,13 @@ fn done(path: &Path) -> Result<(), ResultsError> {
     let charts: Vec<Chart> =
         serde_json::from_str(&text).map_err(|source| ResultsError::Charts { path: path.to_owned(), source })?;
     let directory = path.parent().unwrap_or(Path::new("."));
-    for chart in charts {
-        let path = directory.join(&chart.file);
-        fs::write(&path, chart.draw()).map_err(|source| ResultsError::Write { path, source })?;
+    let drawn = |chart: &Chart| match chart.draw() {
+        Ok(text) => Ok((directory.join(&chart.file), text)),
+        Err(source) => Err(ResultsError::Chart { file: chart.file.clone(), source }),
+    };
+    // All of them first: a fault in one leaves the files as they were.
+    for (path, text) in charts.iter().map(drawn).collect::<Result<Vec<_>, _>>()? {
+        fs::write(&path, text).map_err(|source| ResultsError::Write { path, source })?;
     }
     Ok(())
 }

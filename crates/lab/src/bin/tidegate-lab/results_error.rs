@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidegate_lab::draw::ChartError;
+
 /// Why results are not read, compared or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultsError {
@@ -29,6 +31,14 @@ pub(crate) enum ResultsError {
         path: PathBuf,
         /// The fault.
         source: serde_json::Error,
+    },
+    /// A chart cannot be drawn.
+    #[error("chart {}: {source}", .file.display())]
+    Chart {
+        /// Its file.
+        file: PathBuf,
+        /// The fault.
+        source: ChartError,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
