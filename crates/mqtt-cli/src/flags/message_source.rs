@@ -105,10 +105,8 @@ pub(crate) enum ReadError {
 }
 
 fn standard_input(source: impl Read) -> Result<Vec<u8>, ReadError> {
-    read_all(source, "standard input").and_then(|payload| match payload.is_empty() {
-        true => Err(ReadError::NoInput),
-        false => Ok(payload),
-    })
+    let payload = read_all(source, "standard input")?;
+    if payload.is_empty() { Err(ReadError::NoInput) } else { Ok(payload) }
 }
 
 fn read_all(source: impl Read, name: &str) -> Result<Vec<u8>, ReadError> {
