@@ -55,7 +55,7 @@ impl Bars {
         let legend = Key::draw(&entries, (LEFT, 40.0), &mut Drawing::new(right + MARGIN, 0.0));
         let (top, bottom) = (40.0 + legend, 40.0 + legend + HEIGHT);
         let mut drawing = Drawing::new(right + MARGIN, bottom + 52.0);
-        drawing.title(((right + MARGIN) / 2.0, 20.0), Anchor::Middle, &self.title);
+        drawing.title((f64::midpoint(0.0, right + MARGIN), 20.0), Anchor::Middle, &self.title);
         Key::draw(&entries, (LEFT, 40.0), &mut drawing);
         let x = Axis::exact(0.0, float(self.groups.len().max(1)), LEFT, right);
         // Labels above the highest bars want room.
