@@ -192,7 +192,8 @@ fn is_running(mark: &str) -> bool {
 fn a_missing_lab_is_named_with_its_build_command() {
     let folder = Folder::new();
     let alone = folder.file("tidegate");
-    fs::copy(env!("CARGO_BIN_EXE_tidegate"), &alone).unwrap();
+    // Not a copy: a process that another test starts meanwhile would hold it open for writing.
+    fs::hard_link(env!("CARGO_BIN_EXE_tidegate"), &alone).unwrap();
     let output = Command::new(&alone).args(["lab", "list"]).env("PATH", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
