@@ -110,7 +110,7 @@ impl Request for BanRequest {
     }
 
     fn check(&self) -> Result<(), InvalidRequest> {
-        // A client without an id of its own has one of the broker.
+        // The broker gives an id to a client that sends none.
         if self.target == BanTarget::Client(String::new()) {
             return Err(InvalidRequest::new("`client` must not be empty"));
         }

@@ -2,7 +2,7 @@
 
 use crate::{Message, MessageProperties, TopicNameBuf};
 
-/// Limit of kept messages, about as many as one read brings. Further messages are freed.
+/// Most messages that are kept: about the number in one read. Further messages are freed.
 const MAX_SPARES: usize = 256;
 /// Bytes of texts and payload that a message is kept with at most, together 256 KiB: one with more is freed.
 const MAX_SPARE_BYTES: usize = 1024;

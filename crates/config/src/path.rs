@@ -47,7 +47,7 @@ impl KeyPath {
         self.declared().is_some_and(|key| key.credentials)
     }
 
-    /// Whether the key has a flag of its own.
+    /// Whether the command line has a flag for the key.
     pub(crate) fn has_flag(&self) -> bool {
         self.declared().is_some_and(|key| !key.flags.is_empty())
     }

@@ -96,7 +96,7 @@ impl<T> Inflight<T> {
 
     /// Adds an item under the next free id and returns the id; `None` (and `item` is dropped) when all 65,535 are in
     /// use.
-    #[expect(clippy::inline_always, reason = "a call of its own copies each message in flight twice")]
+    #[expect(clippy::inline_always, reason = "a separate call copies each message in flight twice")]
     #[inline(always)]
     pub(crate) fn push(&mut self, state: State, item: T) -> Option<PacketId> {
         if self.free_run == 0 {
@@ -176,7 +176,7 @@ impl<T> Inflight<T> {
     }
 
     /// The same as [`Inflight::finish`] for an entry whose place is known.
-    #[expect(clippy::inline_always, reason = "a call of its own copies each message in flight twice")]
+    #[expect(clippy::inline_always, reason = "a separate call copies each message in flight twice")]
     #[inline(always)]
     pub(crate) fn finish_at(&mut self, at: usize) -> Option<T> {
         let entry = if at == 0 { self.entries.pop_front() } else { self.entries.remove(at) };

@@ -366,7 +366,7 @@ pub(crate) fn would_queue(session: &Session, room: Option<Room>, qos: QoS, reser
 }
 
 /// Notes a message above QoS 0 as sent; returns its packet id and the bytes to keep it.
-#[expect(clippy::inline_always, reason = "a call of its own copies each message in flight twice")]
+#[expect(clippy::inline_always, reason = "a separate call copies each message in flight twice")]
 #[inline(always)]
 fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Option<(PacketId, u64)> {
     let cost = sent.delivery.as_ref().map_or(0, Delivery::cost);

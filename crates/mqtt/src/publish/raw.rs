@@ -32,7 +32,7 @@ impl<'a> RawPublish<'a> {
     /// # Errors
     ///
     /// When one of these does not hold.
-    #[expect(clippy::inline_always, reason = "a call of its own costs each message 36 instructions")]
+    #[expect(clippy::inline_always, reason = "a separate call costs each message 36 instructions")]
     #[inline(always)]
     pub fn decode(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
         let qos = QoS::from_bits(first_byte >> 1 & 0b11).ok_or(DecodeError::InvalidQos { field: "QoS of PUBLISH" })?;

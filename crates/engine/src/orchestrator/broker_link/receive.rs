@@ -31,7 +31,7 @@ impl Sessions {
 
 impl Settlement {
     /// If a message is one of this process, it has returned now.
-    #[expect(clippy::inline_always, reason = "a call of its own costs each message of a broker 20 instructions")]
+    #[expect(clippy::inline_always, reason = "a separate call costs each message of a broker 20 instructions")]
     #[inline(always)]
     pub(crate) fn note_come(
         &mut self,
