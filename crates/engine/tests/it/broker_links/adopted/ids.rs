@@ -40,3 +40,24 @@ fn a_returned_home_gets_no_message_twice_by_pieces() {
     one.expect_publish("t", "2");
     one.expect_nothing();
 }
+
+#[test]
+fn ids_of_a_dead_connection_outlast_it_while_its_broker_waits() {
+    let (dead, images) = dies(&["one"]);
+    let heir = lasting_world();
+    let own = heir.broker("b");
+    inherit(&heir, 1, "one", &images);
+    let left = connect_as_dead(&heir, &dead);
+    let [carried] = with_ids(["1"]);
+    left.carry(&carried);
+    heir.connect(v5("one").lasting()).expect_publish("t", "1");
+    let unanswered = take_brought(&heir).unanswered;
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", unanswered));
+    heir.run();
+    left.remove(false).expect("it owes nothing");
+    heir.crash(Crash::now(1));
+    // Its sender gives it to another broker, which brings it.
+    own.carry(&carried);
+    let one = heir.connect(v5("one").lasting());
+    one.expect_nothing();
+}
