@@ -167,7 +167,7 @@ impl Arrivals {
         self.all.iter().fold(Partitions::NONE, |all, arrival| all.with(arrival.partitions))
     }
 
-    /// The partitions that have come without a list of their messages, such as partitions that were here before a late
+    /// The partitions without a list of the messages of their last home, such as partitions that were here before a late
     /// piece came for them.
     pub(crate) fn unlisted(&self) -> Partitions {
         let unlisted = self.all.iter().filter(|arrival| arrival.had.0.is_empty());
@@ -223,29 +223,33 @@ impl Arrivals {
             Some(had) => Lists::read(&mut open(had)?)?,
             None => Lists::default(),
         };
-        self.forget(now, journal, partitions);
-        let number = self.next;
-        self.next += 1;
-        let arrival = Arrival { number, partitions, before: seen, had: lists, until: Millis::NEVER };
-        arrival.store(now, journal);
-        self.all.push_back(arrival);
+        self.put(now, journal, partitions, seen, lists);
         Ok(())
     }
 
+    fn put(&mut self, now: Now, journal: &mut Journal, partitions: Partitions, before: SeenIds, had: Lists) {
+        self.forget(now, journal, partitions);
+        let number = self.next;
+        self.next += 1;
+        let arrival = Arrival { number, partitions, before, had, until: Millis::NEVER };
+        arrival.store(now, journal);
+        self.all.push_back(arrival);
+    }
+
     /// Pieces are awaited for partitions that may have come before: in an earlier life of this process, or from a home
-    /// whose pieces seemed to have ended.
-    pub(crate) fn resume(&mut self, now: Now, journal: &mut Journal, partitions: Partitions, seen: SeenIds) {
-        let mut unknown = partitions;
+    /// whose pieces seemed to have ended. Those that are not known to have come have been here all the time, such as
+    /// partitions of a member that is back before another one had them: they have what brokers have delivered here.
+    pub(crate) fn resume(&mut self, now: Now, journal: &mut Journal, partitions: Partitions) {
+        let mut resident = partitions;
         for arrival in &mut self.all {
-            unknown = unknown.without(arrival.partitions);
+            resident = resident.without(arrival.partitions);
             if !arrival.partitions.among(partitions).is_empty() && arrival.until != Millis::NEVER {
                 arrival.until = Millis::NEVER;
                 arrival.store(now, journal);
             }
         }
-        if !unknown.is_empty() {
-            // Which messages they have is not known: better twice than never.
-            let _ = self.add(now, journal, unknown, seen, None);
+        if !resident.is_empty() {
+            self.put(now, journal, resident, SeenIds::as_written(), Lists::default());
         }
     }
 

@@ -181,8 +181,7 @@ impl<'e> OrchestratorMoves<'e> {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
         if engine.broker_links.brokers.config.has_broker_links_here() {
-            let seen = engine.broker_links.settlement.seen_now();
-            engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
+            engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions);
         }
         let come = engine.handover.forwarding.come.entry(id).or_insert_with(|| Come::new(Partitions::NONE, None));
         come.partitions = come.partitions.with(partitions);

@@ -77,10 +77,13 @@ pub(crate) fn links_to(all: &BTreeMap<BrokerLinkKey, BrokerLink>, broker: &str) 
     all.iter().filter(|(_, broker_link)| is_of(&broker_link.name)).map(|(key, _)| *key).collect()
 }
 
-/// The broker link whose session keeps the ids of messages that this one brings: the ids of the connection of a dead
-/// orchestrator outlast it with the connection of this process to the same broker, which brings them as well.
+/// The broker link whose session keeps the ids of messages that this one brings. The ids of the connection of a dead
+/// orchestrator outlast it with the connection of this process to the same broker, which brings them as well, or with that to
+/// another broker while the former one waits.
 pub(crate) fn keeper_of(all: &BTreeMap<BrokerLinkKey, BrokerLink>, key: BrokerLinkKey) -> BrokerLinkKey {
     let broker_link = all.get(&key).filter(|broker_link| broker_link.adopted.is_some());
     let Some((broker, _)) = broker_link.and_then(|broker_link| broker_link.name.rsplit_once('@')) else { return key };
-    all.iter().find(|(_, broker_link)| &*broker_link.name == broker).map_or(key, |(own, _)| *own)
+    let mut own = all.iter().filter(|(_, it)| it.adopted.is_none() && it.draining.is_none());
+    let same = own.clone().find(|(_, it)| &*it.name == broker);
+    same.or_else(|| own.next()).map_or(key, |(own, _)| *own)
 }

@@ -1,5 +1,7 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
+mod ids;
+
 use tidegate_engine::{
     Behind, BrokerLinkError, BrokerLinkImage, BrokerLinkState, Brought, Continued, Durability, Engine,
     OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,

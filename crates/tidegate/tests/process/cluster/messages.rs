@@ -1,7 +1,9 @@
 //! Messages between clients of different nodes.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
+use std::sync::mpsc::channel;
+use std::thread;
 
 use super::{A, B, C, Cluster, NAMES, connect, until};
 use crate::broker::{command, get};
@@ -90,21 +92,29 @@ fn a_shared_subscription_deals_over_nodes() {
     for (which, id) in ids.iter().enumerate() {
         cluster.client((which + 1) % 3, &["sub", "-i", id, "-c", "-q", "1", "-t", "$share/g/work/#", "-E"]);
     }
-    let mut readers = Vec::new();
+    let (mut readers, (line, lines)) = (Vec::new(), channel());
     for (which, id) in ids.iter().enumerate() {
         let port = cluster.port(which).to_string();
         let arguments =
-            ["sub", "-h", "127.0.0.1", "-p", &port, "-i", id, "-c", "-q", "1", "-t", "$share/g/work/#", "-W", "4"];
-        readers.push(command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+            ["sub", "-h", "127.0.0.1", "-p", &port, "-i", id, "-c", "-q", "1", "-t", "$share/g/work/#", "-W", "120"];
+        let mut reader = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (out, line) = (BufReader::new(reader.stdout.take().unwrap()), line.clone());
+        let all_read = thread::spawn(move || out.lines().map_while(Result::ok).for_each(|it| line.send(it).unwrap()));
+        readers.push((reader, all_read));
     }
     for number in 0..12 {
         cluster.client(number % 3, &["pub", "-q", "1", "-t", "work/a", "-m", &number.to_string()]);
     }
-    let mut all = Vec::new();
-    for reader in readers {
-        let out = String::from_utf8(reader.wait_with_output().unwrap().stdout).unwrap();
-        all.extend(out.lines().map(|line| line.parse::<u32>().unwrap()));
+    let mut all: Vec<String> =
+        (0..12).map(|count| until(&format!("{count} and more"), || lines.try_recv().ok())).collect();
+    for (mut reader, all_read) in readers {
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+        all_read.join().unwrap();
     }
+    // A second copy of a message may have come behind the last one.
+    all.extend(lines.try_iter());
+    let mut all: Vec<u32> = all.iter().map(|line| line.parse().unwrap()).collect();
     all.sort_unstable();
     assert_eq!(all, (0..12).collect::<Vec<_>>());
 }
