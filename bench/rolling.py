@@ -1,17 +1,20 @@
 """Restarts the nodes of a cluster in turn under load, and counts what clients notice.
 
     bench/rolling.py TIDEGATE [--clients 30] [--rate 10] [--qos 0] [--nodes 3] [--brokers 0] [--users]
+                     [--choice random] [--spare]
 
 Each client has a lasting session of MQTT 3.1.1, subscribes to a topic of its own, and publishes numbered messages to the
-topic of the next client, all in turn and at an even rate. A client that loses its connection connects to a random node at
-once, and again every 20 ms. One thread on `epoll` is all clients, so that times are less those of the rig.
+topic of the next client, all in turn and at an even rate. A client that loses its connection connects to another node at
+once, and again every 20 ms: to a random one, or with `--choice least` to the running one with the fewest clients, as a
+balancer of least connections leads it. One thread on `epoll` is all clients, so that times are less those of the rig.
 The bus is a NATS server. RATE is in messages per second and client. Nodes are restarted until each is ready again, with
 PAUSE seconds between them; SETTLE is their cluster.settle, so that shares are evened out under load. With BROKERS the nodes
 are orchestrators of one shard in front of so many brokers, which are not restarted. With --users each client has a user of
 its own in a password file of all nodes, with the cheapest hash that the broker takes (PBKDF2, 1 round).
 
-The order of the restarts and the random node of each reconnect give the expected number of disconnects, which is printed
-beside the counted one: for 3 nodes 1/3 + 1/2 + 3/4, since a client of the first node has no restarted one to go to.
+The order of the restarts and the node of each reconnect give the expected number of disconnects, which is printed beside
+the counted one: for 3 nodes and random ones 1/3 + 1/2 + 3/4. Clients of the first node have no restarted one to go to, so
+that no choice gives less than 4/3. With --spare one more node is started first, and the last one is not started again.
 """
 
 import argparse
@@ -42,13 +45,17 @@ EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 STEP = 0.01
 
 
-def expected_losses(nodes):
-    """Disconnects per client, if each stop ends the connections of its node, which go to the others in equal parts."""
-    shares, losses = [1 / nodes] * nodes, 0
+def expected_losses(nodes, spare, least):
+    """Disconnects per client, if each stop ends the connections of its node, which go to the others: in equal parts, or in
+    many small ones, each to the node that has least."""
+    shares, losses, parts = [1 / nodes] * nodes + [0] * spare, 0, 1000
     for stopped in range(nodes):
-        lost = shares[stopped]
+        lost, shares[stopped] = shares[stopped], 0
         losses += lost
-        shares = [0 if at == stopped else share + lost / (nodes - 1) for at, share in enumerate(shares)]
+        others = [at for at in range(nodes + spare) if at != stopped]
+        for part in range(parts):
+            at = min(others, key=shares.__getitem__) if least else others[part % len(others)]
+            shares[at] += lost / parts
     return losses
 
 
@@ -57,7 +64,8 @@ class Client:
 
     def __init__(self, number, world):
         self.number, self.world = number, world
-        self.node = number
+        self.node = number % world.arguments.nodes
+        world.load[self.node] += 1
         self.losses, self.away, self.lost_at = 0, [], None
         self.sent, self.unanswered, self.got, self.twice = 0, {}, set(), 0
         self.socket, self.asked, self.connected, self.input = None, False, False, b""
@@ -72,7 +80,7 @@ class Client:
         self.socket = socket.socket()
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.connect_ex(("127.0.0.1", self.world.ports[self.node % len(self.world.ports)]))
+        self.socket.connect_ex(("127.0.0.1", self.world.ports[self.node]))
         self.world.watch(self)
 
     def send(self, data):
@@ -155,12 +163,12 @@ class Client:
         self.socket.close()
         if was_connected:
             self.losses += 1
-            self.world.foreign += self.node % len(self.world.ports) != self.world.stopping
+            self.world.foreign += self.node != self.world.stopping
             self.lost_at = time.monotonic()
             self.world.spans[-1].begin()
         else:
             self.world.attempts[outcome] += 1
-        self.node = random.randrange(len(self.world.ports))
+        self.node = self.world.choose(self.node)
         self.world.retries.append((time.monotonic() + (0 if was_connected else RETRY), self))
 
     def publish(self):
@@ -211,12 +219,14 @@ class World:
         self.poll, self.of_socket = select.epoll(), {}
         self.due, self.owed, self.next_publisher, self.next_look = None, 0.0, 0, 0.0
         self.folder = tempfile.mkdtemp(prefix="rolling-")
-        ports = free_ports(1 + 2 * arguments.nodes + arguments.brokers)
-        self.bus, *ports = ports
-        self.ports, self.admin = ports[: arguments.nodes], ports[arguments.nodes : 2 * arguments.nodes]
-        self.nodes = [None] * arguments.nodes
+        nodes = arguments.nodes + arguments.spare
+        self.bus, *ports = free_ports(1 + 2 * nodes + arguments.brokers)
+        self.ports, self.admin = ports[:nodes], ports[nodes : 2 * nodes]
+        self.nodes = [None] * nodes
+        # How many clients are at each node or go there, and which nodes are ready, as a balancer knows it.
+        self.load, self.running = [0] * nodes, set()
         self.clients, self.nats = [], None
-        self.brokers, self.broker_ports = [], ports[2 * arguments.nodes :]
+        self.brokers, self.broker_ports = [], ports[2 * nodes :]
 
     def start_bus(self):
         conf = os.path.join(self.folder, "bus.conf")
@@ -254,6 +264,14 @@ class World:
             + (["-c", f"{self.folder}/users.toml"] if self.arguments.users else []),
             stdout=log, stderr=log,
         )
+
+    def choose(self, left):
+        """The node that a client goes to which has left another one."""
+        least = self.arguments.choice == "least" and self.running
+        chosen = min(self.running, key=self.load.__getitem__) if least else random.randrange(len(self.ports))
+        self.load[left] -= 1
+        self.load[chosen] += 1
+        return chosen
 
     def watch(self, client):
         self.of_socket[client.socket.fileno()] = client
@@ -311,6 +329,7 @@ class World:
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         self.serve_until(lambda: not asking.is_alive())
+        self.running.add(at)
 
     def drop_late(self, now):
         """Gives up attempts to connect that take too long."""
@@ -335,23 +354,32 @@ class World:
         self.serve_until(lambda: self.ready >= len(self.clients))
         self.due = time.monotonic()
         self.pause(self.arguments.pause)
+        if self.arguments.spare:
+            self.start(self.arguments.nodes)
+            self.wait_ready(self.arguments.nodes)
         for at in range(self.arguments.nodes):
-            self.restart(at)
+            self.restart(at, returns=at + 1 < self.arguments.nodes or not self.arguments.spare)
             self.pause(self.arguments.pause)
         self.pause(self.arguments.settle + self.arguments.pause)
         self.due = None
         self.pause(3)
         self.report()
 
-    def restart(self, at):
+    def restart(self, at, returns):
         began = time.monotonic()
         self.stopping = at
+        self.running.discard(at)
         self.spans.append(Span())
         self.nodes[at].send_signal(signal.SIGTERM)
         self.serve_until(lambda: self.nodes[at].poll() is not None)
+        if not returns:
+            return
         self.start(at)
         self.wait_ready(at)
         print(f"node {at}: {time.monotonic() - began:.1f} s until it is ready again", flush=True)
+
+    def expected(self):
+        return expected_losses(self.arguments.nodes, self.arguments.spare, self.arguments.choice == "least")
 
     def report(self):
         away = sorted(time for client in self.clients for time in client.away)
@@ -360,7 +388,7 @@ class World:
         at = lambda part: round(away[min(len(away) - 1, int(len(away) * part))], 3) if away else 0
         print(json.dumps({
             "disconnects per client": round(sum(client.losses for client in self.clients) / len(self.clients), 3),
-            "expected by the order of restarts": round(expected_losses(self.arguments.nodes), 3),
+            "expected by the order of restarts": round(self.expected(), 3),
             "of them at other nodes than the stopped one": self.foreign,
             "at most": max(client.losses for client in self.clients),
             "away, s": {"median": at(0.5), "p99": at(0.99), "longest": at(1)},
@@ -379,6 +407,8 @@ def main():
     for name, usual in [("clients", 30), ("nodes", 3), ("qos", 0), ("settle", 8), ("brokers", 0)]:
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--users", action="store_true")
+    parser.add_argument("--spare", action="store_true")
+    parser.add_argument("--choice", choices=["random", "least"], default="random")
     parser.add_argument("--rate", type=float, default=10)
     parser.add_argument("--pause", type=float, default=2)
     world = World(parser.parse_args())

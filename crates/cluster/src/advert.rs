@@ -108,6 +108,9 @@ pub struct Advert {
     /// Its `cluster.balance`, which decides while it leads; `None` of a node of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
+    /// Checksums of the sections of its configuration that all members have alike; none of a node of an earlier version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub alike: BTreeMap<String, String>,
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Box<Table>>,

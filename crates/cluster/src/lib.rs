@@ -14,6 +14,7 @@
 //! 3. When nothing happens any more, every partition is served, the shares are even, and nothing moves.
 
 mod advert;
+mod apart;
 mod balance;
 mod decide;
 mod doubt;

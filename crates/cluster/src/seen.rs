@@ -31,6 +31,8 @@ pub struct Seen {
     pub factors: Option<BTreeMap<String, Factor>>,
     /// Nodes that are no members for now, and keep their factors.
     pub expected: BTreeSet<String>,
+    /// The leader, and the nodes that it has links with. `None` where links are not looked at.
+    pub linked: Option<BTreeSet<String>>,
 }
 
 impl Seen {

@@ -23,9 +23,16 @@ use tidegate_terminal::{Exit, complain, print_and_exit, report};
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check a file: exit code 0 when it is right, 1 with every problem when it is not
+    ///
+    /// The environment is left out. Flags count as at the start: a file whose node gets its name from `--node` is checked
+    /// with this flag.
     Check {
-        /// The file; the environment and flags are left out
+        /// The file
+        #[arg(conflicts_with = "config")]
         file: PathBuf,
+        /// The flags that set keys.
+        #[command(flatten)]
+        sources: Box<ConfigArgs>,
     },
     /// Print the configuration as TOML, with the source of each value
     Show {
@@ -56,7 +63,7 @@ pub enum ConfigCommand {
 /// Carries out a command.
 pub fn run(command: &ConfigCommand) -> Exit {
     match command {
-        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Check { file, sources } => check(file, sources),
         ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
         ConfigCommand::Explain { key } => explain(key.as_deref()),
         ConfigCommand::Convert(args) => convert::run(args),
@@ -77,10 +84,11 @@ fn show_config(effective: bool, sources: &ConfigArgs) -> Exit {
     print_and_exit(&text, Exit::Ok)
 }
 
-fn check(path: &Path) -> Exit {
-    let config = FileText::load(path)
-        .map_err(LoadError::from)
-        .and_then(|file| Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(LoadError::Wrong));
+fn check(path: &Path, sources: &ConfigArgs) -> Exit {
+    let config = FileText::load(path).map_err(LoadError::from).and_then(|file| {
+        let inputs = Inputs { file: Some(file), flags: sources.flags(), ..Inputs::default() };
+        Config::load(inputs).map_err(LoadError::Wrong)
+    });
     let config = match config {
         Ok(config) => config,
         Err(error) => {

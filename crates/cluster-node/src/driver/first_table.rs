@@ -20,6 +20,7 @@ pub(super) fn table_after(before: &Table, adverts: &BTreeMap<String, Advert>) ->
         may_balance: true,
         factors: None,
         expected: BTreeSet::new(),
+        linked: None,
     };
     decide(before, &seen).unwrap_or_default()
 }

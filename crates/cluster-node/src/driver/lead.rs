@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_bus::{Append, Bounds, BusError, Epoch, Member, Membership, MembershipEvent, Position};
 use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, deputy, next};
 
+use super::alike::{Checksums, Differences};
 use super::balances::Balances;
 use super::event::Event;
 use super::forgotten::{Forgotten, warn_of_log};
@@ -43,6 +44,7 @@ pub(super) struct Leader {
     forgotten: Forgotten,
     weights: Weights,
     balances: Balances,
+    differences: Differences,
     /// When this process began to look.
     began: Option<Instant>,
     /// Since when the log of tables is known to be lost, and where it ended then, if that is known.
@@ -64,6 +66,10 @@ pub(super) struct Outlook<'a> {
     pub(super) settle: Duration,
     /// This node's name.
     pub(super) name: &'a str,
+    /// The checksums of this node's sections that all members have alike.
+    pub(super) alike: &'a Checksums,
+    /// This node, and the nodes that it has links with.
+    pub(super) near: Option<BTreeSet<String>>,
     /// Since when this node has been a member without a break.
     pub(super) member_since: Instant,
 }
@@ -84,6 +90,7 @@ impl Leader {
             forgotten: Forgotten::default(),
             weights: Weights::new(policy),
             balances: Balances::default(),
+            differences: Differences::default(),
             began: None,
             lost: None,
         }
@@ -130,7 +137,7 @@ impl Leader {
         (self.chosen, self.claim, self.settling, self.lost) = (false, None, Settling::default(), None);
         self.forgotten = Forgotten::default();
         self.weights.resign();
-        self.balances = Balances::default();
+        (self.balances, self.differences) = (Balances::default(), Differences::default());
     }
 
     /// The log of tables is this node's, or not.
@@ -199,6 +206,7 @@ impl Leader {
         let since = now.saturating_duration_since(*self.began.get_or_insert(now));
         seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);
         self.balances.compare(outlook.table, outlook.adverts);
+        self.differences.compare(outlook.alike, outlook.table, outlook.adverts);
         seen.expected = self.weights.expected(now, outlook.table);
         seen.factors = self.weights.next(&logs.bus, outlook.name, since, outlook.table, &seen);
         let was_lost = self.lost.is_some();
@@ -271,6 +279,7 @@ impl Leader {
             may_balance: false,
             factors: None,
             expected: BTreeSet::new(),
+            linked: outlook.near.clone(),
             may_move: self.rest_until.is_none_or(|until| now >= until),
         }
     }

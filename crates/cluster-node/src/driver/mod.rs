@@ -5,7 +5,9 @@
 //! `watch` compares what the shards serve with the table, `doubt` looks whether other nodes still run, and `load` measures.
 //! docs/cluster.md tells the whole of it.
 
+mod alike;
 mod balances;
+mod behind;
 mod control;
 mod counters;
 mod doubt;
@@ -61,6 +63,7 @@ use self::weights::WeightPolicy;
 use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
+use tidegate_config::reload::Reloadable;
 use tidegate_config::sections::cluster::{Redirect, Share};
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_mirror::MirrorDisk;
@@ -260,6 +263,7 @@ impl Joining {
             balance: balances::word_of(config.cluster.balance),
         };
         shared.want_share(config.cluster.share == Share::AtOnce);
+        shared.alike.set(alike::checksums(config));
         let policy = WeightPolicy::of(&config.cluster, &config.context)?;
         let (bus, is_measured) = (logs.bus.clone(), policy.measures());
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work, policy);
@@ -311,6 +315,11 @@ impl ClusterNode {
             pause(LEAVE_PAUSE);
         }
         true
+    }
+
+    /// Follows the reloads of sections that all members have alike.
+    pub fn sections(&self) -> Box<dyn Reloadable> {
+        Box::new(self.shared.alike.clone())
     }
 
     /// Why the process ends on its own account, if it does.

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
+use super::alike::{self, differing};
+use super::behind::Behind;
 use super::counters::Counters;
 use super::inquiry::{Inquiries, write_served};
 use super::shown::{lease_ms, load_of, weight_used};
@@ -75,6 +77,7 @@ struct State {
     lease: Option<(u64, Instant)>,
     in_force: InForce,
     standpoint: Standpoint,
+    behind: Behind,
     /// The difference at the last look at the served partitions.
     watched: PartitionDifference,
 }
@@ -106,6 +109,8 @@ pub(super) struct Shared {
     pub(super) inheriting: Inheriting,
     pub(super) moves_to_here: MovesToHere,
     pub(super) inquiries: Inquiries,
+    /// The checksums of sections that all members have alike.
+    pub(super) alike: alike::InForce,
     state: Mutex<State>,
     /// Whether the node is to have a share of the partitions.
     wants_share: AtomicBool,
@@ -126,6 +131,18 @@ impl State {
     fn has_lease(&self) -> bool {
         self.lease.is_some_and(|(_, until)| until > Instant::now())
     }
+
+    /// Whether the shards follow another table than the newest.
+    fn is_behind(&self) -> bool {
+        self.in_force.epoch != self.standpoint.table.epoch || self.in_force.life != self.standpoint.life
+    }
+
+    /// Whether clients can be served by the table in force. One that was ready stays so while a table of the same life is
+    /// on its way to the shards: its own partitions are served meanwhile.
+    fn follows(&self, was_ready: bool, now: Instant) -> bool {
+        let continues = was_ready && self.in_force.life == self.standpoint.life;
+        !self.is_behind() || continues && !self.behind.lasts(now)
+    }
 }
 
 impl Shared {
@@ -145,6 +162,7 @@ impl Shared {
             inheriting: Inheriting::default(),
             moves_to_here: MovesToHere::default(),
             inquiries: Inquiries::default(),
+            alike: alike::InForce::default(),
             state,
             wants_share: true.into(),
             ends: false.into(),
@@ -191,11 +209,17 @@ impl Shared {
 
     /// Shards follow a table on behalf of a life.
     pub(super) fn note_in_force(&self, life: u64, epoch: u64, served: Partitions) {
-        self.state().in_force = InForce { life, epoch, served };
+        let mut state = self.state();
+        state.in_force = InForce { life, epoch, served };
+        let is_behind = state.is_behind();
+        state.behind.step(is_behind, Instant::now());
     }
 
     pub(super) fn set_standpoint(&self, standpoint: Standpoint) {
-        self.state().standpoint = standpoint;
+        let mut state = self.state();
+        state.standpoint = standpoint;
+        let is_behind = state.is_behind();
+        state.behind.note(is_behind, Instant::now());
     }
 
     /// The partitions that the node should serve: the table, and whether it is of this life, which has a lease. A life
@@ -314,7 +338,7 @@ impl Shared {
         if !state.standpoint.member || !state.has_lease() {
             return Some("it is no member of its cluster".to_owned());
         }
-        if state.in_force.epoch != state.standpoint.table.epoch || state.in_force.life != state.standpoint.life {
+        if !state.follows(self.was_ready.load(Ordering::Relaxed), Instant::now()) {
             return Some("it has yet to follow the table of its cluster".to_owned());
         }
         state.watched.lasts.then(|| describe(&state.watched))
@@ -419,7 +443,7 @@ impl ClusterPart for ClusterApi {
             standpoint;
         let in_force = self.0.state().in_force;
         let numbers = self.numbers();
-        let links = self.0.node.cluster();
+        let (links, alike) = (self.0.node.cluster(), self.0.alike.get());
         let nodes = table.lives.iter().map(|(name, life)| {
             let advert = adverts.get(name);
             let link = links.peers.iter().find(|peer| peer.name.as_str() == name);
@@ -435,6 +459,7 @@ impl ClusterPart for ClusterApi {
                 "mqtt": advert.map(|advert| &advert.addresses.mqtt),
                 "admin": advert.map(|advert| &advert.addresses.admin),
                 "lease_ms": leases.get(name).map(lease_ms),
+                "differs": advert.map(|advert| differing(&alike, &advert.alike)),
                 "link": link.map(|link| link.state.label()),
                 "link_through": link.and_then(|link| link.through.as_ref()).map(ToString::to_string),
                 "link_failure": link.and_then(|link| link.last_failure.clone()),
@@ -488,6 +513,31 @@ mod tests {
         table.lives.insert("a".to_owned(), 1);
         let (member, has_place, leaving, bus) = (true, true, true, true);
         Standpoint { member, has_place, leaving, table, adverts, bus, ..Standpoint::default() }
+    }
+
+    #[test]
+    fn a_ready_node_stays_ready_while_a_table_is_on_its_way() {
+        let now = Instant::now();
+        let at = |ms| now + Duration::from_millis(ms);
+        let mut state = State { standpoint: leaving(), ..State::default() };
+        state.standpoint.life = 1;
+        (state.in_force.life, state.in_force.epoch) = (1, state.standpoint.table.epoch);
+        assert!(state.follows(false, now) && state.follows(true, now));
+        state.standpoint.table.epoch += 1;
+        state.behind.note(state.is_behind(), now);
+        assert!(!state.follows(false, now), "a node that starts follows the newest table first");
+        state.behind.note(state.is_behind(), at(1_500));
+        assert!(state.follows(true, at(2_000)) && !state.follows(true, at(2_001)));
+        // Shards that follow one table after the other are on their way.
+        state.standpoint.table.epoch += 1;
+        state.in_force.epoch += 1;
+        state.behind.step(state.is_behind(), at(1_900));
+        assert!(state.follows(true, at(3_900)) && !state.follows(true, at(3_901)));
+        state.in_force.epoch += 1;
+        state.behind.step(state.is_behind(), at(9_000));
+        assert!(state.follows(true, at(9_000)));
+        state.standpoint.life = 2;
+        assert!(!state.follows(true, at(9_000)), "another life serves nothing of the earlier one");
     }
 
     #[test]

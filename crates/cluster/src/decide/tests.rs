@@ -43,6 +43,39 @@ fn newcomers_get_their_share_with_the_fewest_moves() {
     assert_eq!(decide(&three, &seen(&[("a", 1), ("b", 2), ("c", 3)])), None);
 }
 
+/// The same, where the leader has links with these nodes only.
+fn linked(nodes: &[(&str, u64)], linked: &[&str]) -> Seen {
+    Seen { linked: Some(linked.iter().map(|name| (*name).to_owned()).collect()), ..seen(nodes) }
+}
+
+#[test]
+fn a_member_without_links_gets_no_partitions() {
+    let (nodes, all) = ([("a", 1), ("b", 2), ("z", 3)], ["a", "b", "z"]);
+    let (two, _) = settle(Table::default(), &mut seen(&nodes[..2]));
+    // It becomes a member, and no partition moves to it, so that none waits for a link that never comes.
+    let (three, moved) = settle(two, &mut linked(&nodes, &["a", "b"]));
+    assert_eq!((counts(&three), moved), (vec![512, 512, 0], 0));
+    // Nor does it get partitions of a dead node.
+    let dead = decide(&three, &linked(&[("a", 1), ("z", 3)], &["a"])).unwrap();
+    assert_eq!(counts(&dead), [1_024, 0]);
+    let (even, _) = settle(three, &mut linked(&nodes, &all));
+    assert_eq!(counts(&even), [342, 341, 341], "with a link it gets its share");
+    // What it has stays there when the link ends.
+    assert_eq!(decide(&even, &linked(&nodes, &["a", "b"])), None);
+}
+
+#[test]
+fn a_leader_without_partitions_or_links_gives_itself_none() {
+    let nodes = [("a", 1), ("b", 2), ("z", 3)];
+    let (three, _) = settle(Table::default(), &mut linked(&nodes, &["a", "b"]));
+    let (two, _) = settle(Table::default(), &mut seen(&nodes[..2]));
+    assert_eq!(counts(&three), [342, 341, 341], "before the first partitions there are no links");
+    let members = decide(&two, &linked(&nodes, &["z"])).unwrap();
+    assert_eq!(counts(&members), [512, 512, 0]);
+    let dead = decide(&members, &linked(&[("b", 2), ("z", 3)], &["z"])).unwrap();
+    assert_eq!(counts(&dead), [1_024, 0]);
+}
+
 /// The number of partitions of each node, and the number that its weight asks for.
 fn parts(table: &Table, seen: &Seen) -> Vec<(f64, f64)> {
     let weight = |name: &String| f64::from(seen.adverts[name].weight.0);

@@ -554,6 +554,7 @@ impl World {
             may_balance: true,
             factors: None,
             expected: BTreeSet::new(),
+            linked: None,
         }
     }
 

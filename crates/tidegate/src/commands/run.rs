@@ -119,7 +119,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
         placement = cluster::register(cluster, &status);
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
-    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    let mut parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    parts.extend(cluster.as_ref().map(ClusterNode::sections));
     #[cfg(feature = "mobile")]
     let core = tidegate_gateway::core::start(config, &node, &status)?;
     let gateway = ToNode::new(config, &node, &serving, (entrances.2, cluster.is_some()));

@@ -12,6 +12,20 @@ fn a_right_file_is_called_right() {
 }
 
 #[test]
+fn a_file_is_checked_with_the_flags_of_its_start() {
+    let folder = Folder::new();
+    let file = folder.write("node.toml", "[cluster]\nbus = \"embedded://bus\"\n");
+    let alone = run(&["config", "check", &file]);
+    assert!(alone.code == Some(1) && alone.err.contains("add --node NAME"), "{}", alone.err);
+    let named = run(&["config", "check", &file, "--node", "a"]);
+    assert_eq!((named.code, named.out), (Some(0), format!("{file}: right\n")), "{}", named.err);
+    let wrong = run(&["config", "check", &file, "--node", "a", "--set", "queue.overflow=blok"]);
+    assert!(wrong.code == Some(1) && wrong.err.contains("--set queue.overflow=blok"), "{}", wrong.err);
+    let two = run(&["config", "check", &file, "--config", &file]);
+    assert_eq!(two.code, Some(2), "{}", two.err);
+}
+
+#[test]
 fn every_problem_of_a_wrong_file_is_reported() {
     let folder = Folder::new();
     let file = folder.write("t.toml", "[queue]\noverflow = \"blok\"\nmax = 1\n");

@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use super::{A, B, Cluster, until};
+use super::{A, B, C, Cluster, until};
 use crate::broker::{Folder, command, get};
 use crate::ports::free_port;
 
@@ -57,20 +57,26 @@ fn a_second_process_of_a_name_waits_for_the_first() {
 }
 
 #[test]
-fn a_node_that_all_refuse_leaves_them_ready() {
+fn a_node_that_all_refuse_gets_no_partitions() {
     let folder = Folder::new();
     let secret = format!("cluster.secret_file={}", folder.write("secret", "a secret of the cluster"));
     let other = format!("cluster.secret_file={}", folder.write("other", "another secret than theirs"));
-    let cluster = Cluster::durable_with(2, "6s", &[&secret]);
-    let _refused = Beside::start(&cluster, "c", &["--set", &other]);
-    let is_refused = |which| {
+    let mut cluster = Cluster::durable_with(2, "6s", &[&secret]);
+    let _refused = Beside::start(&cluster, "z", &["--set", &other]);
+    let refused = |cluster: &Cluster, which| {
         let view = cluster.view(which);
         let nodes = view["nodes"].as_array().into_iter().flatten();
-        nodes.filter(|node| node["name"] == "c").any(|node| node["link_failure"] != Value::Null)
+        nodes.cloned().find(|node| node["name"] == "z" && node["link_failure"] != Value::Null)
     };
     for which in [A, B] {
-        // Its share of the partitions moves meanwhile.
         let is_ready = || cluster.node(which).get("/readyz").1 == "ready\n";
-        until("the node is refused, and this one ready", || (is_refused(which) && is_ready()).then_some(()));
+        until("the node is refused, and this one ready", || {
+            (refused(&cluster, which).is_some() && is_ready()).then_some(())
+        });
     }
+    // Shares are made even among the nodes that have links.
+    cluster.add();
+    cluster.wait_even();
+    let node = until("the third node knows the refused one", || refused(&cluster, C));
+    assert_eq!(node["partitions"], 0, "{node}");
 }

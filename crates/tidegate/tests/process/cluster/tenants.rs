@@ -1,5 +1,6 @@
 //! Tenants on the nodes of a cluster.
 
+use serde_json::{Value, json};
 use tidegate_engine::{TenantId, partition_of};
 
 use super::{A, B, Cluster, NAMES, connect, until};
@@ -42,7 +43,8 @@ impl Nodes {
         nodes
     }
 
-    fn run(&mut self, which: usize, tenants: [&str; 2]) {
+    /// Writes the configuration of a node; returns its file.
+    fn write(&self, which: usize, tenants: [&str; 2]) -> String {
         let listeners = ["default", "acme", "bolt"].map(|name| {
             format!("[[listener]]\nname = '{name}'\naddress = 'tcp://127.0.0.1:0'\nallow_anonymous = true\n")
         });
@@ -50,11 +52,22 @@ impl Nodes {
             tenants.map(|name| format!("[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\n{}", self.quotas));
         let text =
             format!("[node]\nshards = 1\n[access]\ndefault = 'allow'\n{}{}", listeners.concat(), tenants.concat());
-        let config = self.folder.write(&format!("{}.toml", NAMES[which]), &text);
+        self.folder.write(&format!("{}.toml", NAMES[which]), &text)
+    }
+
+    fn run(&mut self, which: usize, tenants: [&str; 2]) {
+        let config = self.write(which, tenants);
         let (bus, data) = (self.cluster.bus.address(), self.cluster.data.as_ref().unwrap().file(NAMES[which]));
         let arguments = ["--config", &config, "--node", NAMES[which], "--bus", &bus, "--data", &data];
         let arguments = [&arguments[..], &["--admin", "127.0.0.1:0", "--set", "mirror.max_bytes=256MiB"]].concat();
         self.cluster.nodes[which] = Some(Broker::start_with(&arguments));
+    }
+
+    /// The sections of the other node that differ from those of this one.
+    fn differs(&self, which: usize) -> Value {
+        let view = self.cluster.view(which);
+        let nodes = view["nodes"].as_array().into_iter().flatten();
+        nodes.filter(|node| node["name"] != NAMES[which]).map(|node| node["differs"].clone()).collect()
     }
 
     fn port(&self, which: usize, listener: usize) -> u16 {
@@ -82,6 +95,20 @@ impl Nodes {
         let home = |id: &String| &view["homes"][usize::from(partition_of(TenantId(tenant), id).0)];
         let mut ids = (0..10_000).map(|number| format!("c-{number}")).filter(|id| home(id) == NAMES[which]);
         [ids.next().unwrap(), ids.next().unwrap()]
+    }
+}
+
+#[test]
+fn a_tenant_that_differs_at_a_node_is_shown() {
+    let mut nodes = Nodes::start();
+    for (quotas, differs) in [("max_sessions = 5\n", json!([["tenant"]])), ("", json!([[]]))] {
+        nodes.quotas = quotas;
+        nodes.write(B, ["bolt", "acme"]);
+        let reloaded = run(&["reload", "--admin", nodes.cluster.node(A).address("admin=")]);
+        assert_eq!(reloaded.code, Some(0), "{}", reloaded.err);
+        for which in [A, B] {
+            until("both nodes show it", || (nodes.differs(which) == differs).then_some(()));
+        }
     }
 }
 
