@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn a_command_left_out_is_refused_with_any_arguments() {
-        let Line::Example(args) = Line::parse_from(["tidegate", "example", "--help", "-c", "x", "status"]);
+        let read = Line::try_parse_from(["tidegate", "example", "--help", "-c", "x", "status"]);
+        let Line::Example(args) = read.unwrap();
         assert_eq!(example::run(&args), Exit::Usage);
     }
 }
