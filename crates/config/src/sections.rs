@@ -268,7 +268,7 @@ section! {
     "shared" => Shared, SHARED {
         /// Whether they are served.
         available: bool = true, in Kind::Boolean;
-        /// Who of a group gets the next message.
+        /// The strategy that selects the member of a group for the next message.
         strategy: SharedStrategy = SharedStrategy::RoundRobin, in Kind::OneOf(<SharedStrategy as super::value::Words>::WORDS);
     }
 }

@@ -79,7 +79,7 @@ pub enum ObserverAnswer {
     Never {
         /// The tenant of its publisher.
         tenant: TenantId,
-        /// Who has published it, for the log.
+        /// The publisher, for the log.
         client_id: String,
         /// The topic, for the log.
         topic: String,
