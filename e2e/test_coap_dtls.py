@@ -1,9 +1,8 @@
 """CoAP over DTLS: libcoap's clients with OpenSSL and with GnuTLS publish, read and observe with pre-shared keys.
 
-The broker needs the feature `dtls`: `./test optional` builds it and sets `TIDEGATE_DTLS` to its path.
+The broker needs the feature `dtls`, with which `./test` builds it.
 """
 
-import os
 import pathlib
 import re
 import signal
@@ -11,9 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
-from broker import PATIENCE, Lines
+from broker import BINARY, MOSQUITTO, PATIENCE, Lines
 
-BINARY = os.environ.get("TIDEGATE_DTLS")
 CLIENTS = ("coap-client-openssl", "coap-client-gnutls")
 
 CONFIG = """
@@ -43,7 +41,7 @@ def line_of(identity):
     return f"{identity}:{KEYS[identity].encode().hex()}\n"
 
 
-@unittest.skipUnless(BINARY, "TIDEGATE_DTLS names no broker with the feature dtls")
+@unittest.skipIf(MOSQUITTO, "Mosquitto has no CoAP")
 class CoapOverDtls(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")

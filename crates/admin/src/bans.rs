@@ -10,7 +10,7 @@ pub const MAX_BAN_SECONDS: u64 = 100 * 365 * 24 * 3600;
 
 const ROUTE: &str = "/api/v1/bans";
 
-/// Who is banned.
+/// The banned client, user or address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BanTarget {
@@ -55,7 +55,7 @@ impl Request for ListBans {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "BanFields", into = "BanFields")]
 pub struct BanRequest {
-    /// Who is banned.
+    /// The banned client, user or address.
     pub target: BanTarget,
     /// The tenant of the client or user, by name; empty is the default one.
     pub tenant: String,
@@ -125,13 +125,13 @@ impl Request for BanRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "TargetFields", into = "TargetFields")]
 pub struct UnbanRequest {
-    /// Who is banned.
+    /// The banned client, user or address.
     pub target: BanTarget,
     /// The tenant of the client or user, by name; empty is the default one.
     pub tenant: String,
 }
 
-/// Who is meant, as it is sent.
+/// The subject of a ban, as it is sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TargetFields {
@@ -229,7 +229,7 @@ pub struct BanEntry {
     /// Why.
     #[serde(default)]
     pub reason: String,
-    /// Who banned, a word such as `operator`.
+    /// The origin of the ban, a word such as `operator`.
     #[serde(default)]
     pub origin: String,
     /// Since when, milliseconds since 1970.
@@ -262,7 +262,7 @@ impl BanEntry {
 /// the later `changed_ms` holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanRecord {
-    /// Who is banned, or was.
+    /// The subject of the ban, in force or ended.
     pub target: BanTarget,
     /// The tenant of the client or user, by name; empty is the default one.
     #[serde(default)]

@@ -80,13 +80,13 @@ pub trait Request {
     /// Checks beyond the types: ranges, and fields that exclude each other.
     ///
     /// # Errors
-    /// When a broker would refuse the request whatever its state.
+    /// If a broker refuses the request in every state.
     fn check(&self) -> Result<(), InvalidRequest> {
         Ok(())
     }
 }
 
-/// The answer of a request that was carried out and about which there is nothing more to say: `{}`.
+/// The answer of a request that was carried out, if the answer has no fields: `{}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}
 

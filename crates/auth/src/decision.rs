@@ -13,7 +13,7 @@ pub enum Decision {
     Ignore,
 }
 
-/// Who a client is, as the provider that let it in says.
+/// The identity of a client, from the provider that accepted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The name of the provider that let it in.

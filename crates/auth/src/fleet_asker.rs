@@ -16,7 +16,7 @@ pub trait AskFleet: Send + Sync + 'static {
     fn ask(&self, request: &Request, limit: Duration) -> Result<(), (RefusalKind, String)>;
 }
 
-/// Who asks the brokers. Clones are the same.
+/// The party that asks the brokers. Clones are the same.
 #[derive(Clone)]
 pub struct FleetAsker(pub Arc<dyn AskFleet>);
 

@@ -1,8 +1,8 @@
-//! Who comes in: an ordered chain of named providers of authentication.
+//! Authentication of clients by an ordered chain of named providers.
 //!
 //! A [`Chain`] is asked about a [`Request`] and answers later with a [`Decision`], on its own thread: passwords
 //! are hashed and other servers are waited for here, never on a thread that works clients. A bounded cache answers a
-//! reconnect storm, requests that are the same and under way at once are decided once, and whatever does not fit is
+//! reconnect storm, equal requests at the same time are decided once, and requests beyond the limit are
 //! refused as [`RefusalKind::Unavailable`] instead of waiting without bound.
 //!
 //! The first provider that does not [ignore](Decision::Ignore) a request decides about it. When all ignore it, the

@@ -240,7 +240,7 @@ impl HttpSettings {
 /// The brokers of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// Who asks them.
+    /// The party that asks them.
     pub asker: FleetAsker,
     /// How long an answer may take, from the connection on.
     pub timeout: Duration,

@@ -106,14 +106,14 @@ pub enum Address {
     Nats {
         /// At least one.
         servers: Vec<Server>,
-        /// Who asks, where the servers want to know.
+        /// The credentials, where the servers require them.
         credentials: Option<Credentials>,
     },
     /// Brokers of Kafka.
     Kafka {
         /// At least one.
         servers: Vec<Server>,
-        /// Who asks (SASL PLAIN), where the brokers want to know.
+        /// The credentials (SASL PLAIN), where the brokers require them.
         credentials: Option<Credentials>,
     },
 }

@@ -1,4 +1,4 @@
-//! Who of a group has which partition: a table that all members see and change by compare-and-swap.
+//! The partitions of each member of a group: a table that all members see and change by compare-and-swap.
 //!
 //! A member shows that it lives by counting up. No clocks are compared: a member is given up when its count has stood
 //! still for a lease by the watcher's own clock, and lets its partitions go a lease after it *began* the last change

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{LogName, Partition, Position};
 
-/// Who may append.
+/// The writers that may append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
     /// Every process.
@@ -30,7 +30,7 @@ pub struct LogSpec {
     pub name: LogName,
     /// How many partitions it has, 1 to 4,096; fixed once it was made.
     pub partitions: u32,
-    /// Who may append.
+    /// The writers that may append.
     pub writers: Writers,
     /// The records that it keeps.
     pub keep: Keep,

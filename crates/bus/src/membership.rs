@@ -252,7 +252,7 @@ impl Membership {
         self.holdings.news()
     }
 
-    /// Who is in the group, by name, as this member last heard: a dead member is among them until its lease is over.
+    /// The members of the group, by name, as this member last heard: a dead member is among them until its lease is over.
     pub fn members(&self) -> Vec<Member> {
         self.holdings.inner().members.clone()
     }

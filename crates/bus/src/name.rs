@@ -86,7 +86,7 @@ name!(
     "name of a group"
 );
 name!(
-    /// Who a member of a group is, unique within it: the name of a node.
+    /// The name of a member of a group, unique within it: the name of a node.
     MemberName,
     "name of a member"
 );

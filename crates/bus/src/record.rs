@@ -92,7 +92,7 @@ pub struct Append {
     pub headers: Vec<Header>,
     /// The content. In a log that keeps the latest of each key, an empty payload removes the key.
     pub payload: Bytes,
-    /// Who appends, in a fenced log; nothing in others.
+    /// The writer, in a fenced log; nothing in others.
     pub epoch: Option<Epoch>,
 }
 

@@ -20,7 +20,7 @@ pub struct Pair {
     pub key: String,
 }
 
-/// Who a certificate is for.
+/// The holder of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A server.

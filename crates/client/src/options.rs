@@ -55,7 +55,7 @@ pub struct Options {
     pub max_bytes_beyond: usize,
     /// How a message of QoS 2 is taken that the server has released and sends again.
     pub sent_after_release: SentAfterRelease,
-    /// Who acknowledges messages of QoS 1 and 2.
+    /// The side that acknowledges messages of QoS 1 and 2.
     pub acknowledgement: Acknowledgement,
     /// Report each packet as an [`Event::Trace`](crate::Event).
     pub trace: bool,
@@ -154,7 +154,7 @@ const DEFAULT_MAX_IN_FLIGHT: NonZeroU16 = match NonZeroU16::new(20) {
     None => NonZeroU16::MIN,
 };
 
-/// Who acknowledges messages of QoS 1 and 2 to the server.
+/// The side that acknowledges messages of QoS 1 and 2 to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledgement {
     /// The client, as soon as it has put the message into its events.

@@ -70,7 +70,7 @@ fn note_restored(next: &mut Table, seen: &Seen) {
     }
 }
 
-/// Who is new, who is dead, and who is another than before.
+/// The nodes that are new, dead, or in another life than before.
 fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
     let before = &table.lives;
     let reports = Reports::new(table, seen);

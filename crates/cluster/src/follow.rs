@@ -80,7 +80,7 @@ pub enum Step {
     Restore {
         /// These partitions.
         partitions: Vec<u16>,
-        /// Who may have left them on the bus, the latest first.
+        /// The nodes that may have left them on the bus, the latest first.
         former: Vec<Former>,
     },
     /// They begin with nothing.

@@ -70,7 +70,7 @@ pub(crate) const MOVES_PER_TABLE: u64 = 256;
 /// Most dead nodes that are remembered for a partition: they died one after the other before it was restored.
 const MAX_FORMER: usize = 8;
 
-/// Who worked a partition before its home, and is dead.
+/// A dead node that was the home of a partition before.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Former {
     /// The node's name.
@@ -81,7 +81,7 @@ pub struct Former {
     pub by: Option<u64>,
 }
 
-/// Who works a partition.
+/// The home of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Home {
     /// The node's name.
@@ -106,9 +106,9 @@ pub struct Move {
     pub id: u64,
     /// In order.
     pub partitions: Vec<u16>,
-    /// Who has them.
+    /// The node that has them.
     pub from: String,
-    /// Who is to have them.
+    /// The node that will have them.
     pub to: String,
 }
 
@@ -158,7 +158,7 @@ impl Table {
         serde_json::from_slice::<TableRecord>(bytes)?.try_into()
     }
 
-    /// Who works a partition.
+    /// The home of a partition.
     pub fn home(&self, partition: u16) -> Option<&Home> {
         self.homes.get(partition)
     }

@@ -1,7 +1,7 @@
 //! A node's check of itself: whether it serves the partitions that the table gives it.
 //!
-//! Tables, leases and shards each go their own way, and a fault in any of them shows in the same place: a partition that
-//! the table gives to a node which does not serve it. So the two ends are compared, whatever lies between them.
+//! A fault in tables, leases or shards always has the same effect: the table gives a partition to a node which does not
+//! serve it. So this check compares the table with the shards, and no step between them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

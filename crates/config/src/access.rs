@@ -51,7 +51,7 @@ fn check_tenants(
         let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", tenants.len());
         note(MAX_TENANTS, "name", text, "let several brokers share them");
     }
-    // Without providers a user name is only claimed, and one that anybody may claim leads nowhere.
+    // Without providers a user name is only claimed. A name that every client may claim gives no tenant.
     let proven = has_auths || listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
     for (index, tenant) in tenants.iter().enumerate() {
         if !proven && !tenant.users.0.is_empty() {

@@ -10,7 +10,7 @@ use super::sections::admission::{Admission, Flight};
 use super::sections::tenant::Tenant;
 
 impl Config {
-    /// Who is let in.
+    /// Limits and bans for clients that connect.
     pub fn admission_settings(&self) -> AdmissionSettings {
         let it = &self.admission;
         let failed_logins = |count| threshold(count, it.failed_login_window, it.failed_login_ban);

@@ -45,7 +45,7 @@ section! {
         /// Name of this broker, as in `$SYS/brokers/NAME/...`. A node of a cluster has `cluster.name` there.
         name: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Threads that work clients, each with its own share of them. By default half of the cores are left to the
-        /// kernel's share of the work and to whatever else runs; a machine that serves only remote clients may have
+        /// kernel's share of the work and to other programs; a machine that serves only remote clients may have
         /// one per core.
         shards: u16 = 0, in Kind::Integer(Range::of(1, 64).or_zero("one for every two cores")), flag "--shards";
         /// Time between two looks at the files of TLS listeners, which are read again when one has changed.
@@ -268,7 +268,7 @@ section! {
     "shared" => Shared, SHARED {
         /// Whether they are served.
         available: bool = true, in Kind::Boolean;
-        /// Who of a group gets the next message.
+        /// The strategy that selects the member of a group for the next message.
         strategy: SharedStrategy = SharedStrategy::RoundRobin, in Kind::OneOf(<SharedStrategy as super::value::Words>::WORDS);
     }
 }

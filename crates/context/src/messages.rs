@@ -129,7 +129,7 @@ pub struct NodeLink {
     pub transport_us: Option<u64>,
 }
 
-/// Who is connected to a gateway, and how fast they answer (`CTX-49`). A long one comes in several parts.
+/// The nodes connected to a gateway, and how fast they answer (`CTX-49`). A long one comes in several parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionReport {
     /// The name of the gateway.
@@ -197,7 +197,7 @@ pub struct Handover {
 /// `members` has the whole state of the definer, and replaces its earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupAdvertisement {
-    /// Who says so.
+    /// The sender.
     pub definer: String,
     /// The node that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

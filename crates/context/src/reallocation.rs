@@ -44,7 +44,7 @@ pub struct Holder<'a> {
     pub nodes: u64,
     /// How many it should have.
     pub ideal: u64,
-    /// Who is connected to it, in an order of preference for being moved.
+    /// The nodes connected to it, in an order of preference for being moved.
     pub connected: Vec<&'a str>,
     /// Whether it is about to leave: then all of its nodes are moved, also recently moved ones.
     pub leaving: bool,

@@ -13,7 +13,7 @@ pub enum Topic {
     HelloPoA,
     /// The load of a gateway. Key: gateway.
     LoadReport,
-    /// Who is connected to a gateway. Key: `gateway/part`.
+    /// The nodes connected to a gateway. Key: `gateway/part`.
     ConnectionReport,
     /// How a gateway is to ping. Key: gateway.
     PingConfig,

@@ -30,7 +30,7 @@ pub enum Said {
         /// Its context.
         context: Vec<u8>,
     },
-    /// Who is in which groups, by a client that is a definer.
+    /// The nodes of groups, published by a client that defines groups.
     Advertisement {
         /// The definer.
         definer: String,

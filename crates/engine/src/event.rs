@@ -92,7 +92,7 @@ pub enum Event {
     /// A message for an observer, which answers with
     /// [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed).
     Observed {
-        /// Who observes its topic.
+        /// The observer of its topic.
         observer: ObserverId,
         /// The message.
         message: Box<ObservedMessage>,
@@ -100,7 +100,7 @@ pub enum Event {
     /// The outcome of a message given to [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as). Each is
     /// answered exactly once.
     Published {
-        /// Who has published it.
+        /// The publisher.
         principal: PrincipalId,
         /// As it was given.
         number: u64,
@@ -319,7 +319,7 @@ pub enum LogEvent {
         topic: String,
         /// Why.
         reason: Reason,
-        /// Who published it, if that is a client of this shard that is known still.
+        /// The publisher, if it is a client that this shard still knows.
         publisher: Option<String>,
         /// Number of omitted events about the client since the last reported one.
         omitted: u64,
@@ -453,7 +453,7 @@ pub struct ObservedMessage {
     pub is_awaited: bool,
     /// The tenant.
     pub tenant: TenantId,
-    /// Who has published it; empty for the broker itself.
+    /// The publisher; empty for the broker itself.
     pub client_id: String,
     /// The topic.
     pub topic: String,

@@ -1,9 +1,9 @@
-//! Who a client is, as authentication has found out.
+//! The identity of a client, from authentication.
 
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::sync::Arc;
 
-/// Who a client is. Rules are asked with it, and it stays with a session while its client is away.
+/// The identity of a client. Rules are asked with it, and it stays with a session while its client is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The user name that was proven, or assigned by a certificate or token.

@@ -79,7 +79,7 @@ pub enum ObserverAnswer {
     Never {
         /// The tenant of its publisher.
         tenant: TenantId,
-        /// Who has published it, for the log.
+        /// The publisher, for the log.
         client_id: String,
         /// The topic, for the log.
         topic: String,
@@ -122,7 +122,7 @@ pub(crate) struct Observers {
     pub(crate) all: BTreeMap<ObserverId, Observing>,
     next_number: u64,
     /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept back,
-    /// does not wait again; the mark ends with it, whatever becomes of it.
+    /// does not wait again; the mark ends with it, accepted or not.
     given_up: BTreeSet<ConnectionKey>,
 }
 

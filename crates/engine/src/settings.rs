@@ -50,7 +50,7 @@ pub struct Settings {
     pub sys_interval_seconds: u32,
     /// Whether connects and disconnects are published below `$SYS/brokers/NAME/clients/`.
     pub sys_events: bool,
-    /// Who decides about CONNECT packets.
+    /// The party that decides about CONNECT packets.
     pub authentication: Authentication,
     /// True if wills are published when the server stops.
     pub wills_on_shutdown: bool,
@@ -170,7 +170,7 @@ pub enum Durability {
     Commit,
 }
 
-/// Who decides about a CONNECT.
+/// The party that decides about a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
     /// Every client is admitted.
@@ -434,7 +434,7 @@ impl Default for RetainedSettings {
     }
 }
 
-/// Who of a shared group gets the next message.
+/// The strategy that selects the member of a shared group for the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedStrategy {
     /// Each member in turn.

@@ -64,7 +64,7 @@ impl Report {
 pub(crate) struct Draft {
     pub(crate) report: Report,
     pub(crate) listeners: Vec<Listener>,
-    /// Who may connect at listeners that say nothing else.
+    /// The clients that may connect at listeners without their own setting.
     pub(crate) access: Access,
     /// The users, with the line that names them.
     pub(crate) users: Vec<User>,

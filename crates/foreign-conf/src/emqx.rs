@@ -316,7 +316,7 @@ fn take_authenticator(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str
     }
 }
 
-/// Who may connect: all clients without an authenticator, else clients that one of them accepts.
+/// Clients that may connect: all clients without an authenticator, else clients that one of them accepts.
 fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     let mut of: Vec<Vec<usize>> = Vec::new();
     for (index, entry) in draft.report.entries.iter().enumerate().filter(|(_, entry)| !entry.replaced) {

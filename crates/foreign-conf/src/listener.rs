@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// Who may connect.
+/// The clients that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// All clients.
@@ -80,7 +80,7 @@ pub(crate) struct Listener {
     pub(crate) enabled: bool,
     /// Why it cannot be had here.
     pub(crate) closed: Option<String>,
-    /// Who may connect, where it differs from the others.
+    /// The clients that may connect, where they differ from the other listeners'.
     pub(crate) access: Option<Access>,
     pub(crate) settings: Vec<Setting>,
 }

@@ -87,7 +87,7 @@ pub trait Gateway: Send + Sync + 'static {
     /// The user name of clients that show this token as their password; `None` unless the token is an API key.
     fn user_of_key(&self, token: &[u8]) -> Option<String>;
 
-    /// Who a connected client is; `None` when another node of the cluster has let it in.
+    /// The identity of a connected client; `None` when another node of the cluster has let it in.
     fn who(&self, caller: &Caller, client_id: &str) -> Option<Who>;
 
     /// A client has disconnected.

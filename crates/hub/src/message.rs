@@ -24,7 +24,7 @@ const LAYOUT: u64 = 1;
 /// The name of a field. The records of a pipeline share the names of its SELECT.
 pub type FieldName = Arc<str>;
 
-/// Who published a message, and when the broker took it.
+/// The publisher of a message, and when the broker took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
     /// The same whenever the message is delivered again.
@@ -77,7 +77,7 @@ pub struct Message {
     pub lasting_id: bool,
     /// The topic name.
     pub topic: String,
-    /// Who published it, where the broker says so.
+    /// The publisher, where the broker names it.
     pub client_id: Option<String>,
     /// 0, 1 or 2, as it came to the hub.
     pub qos: u8,

@@ -14,7 +14,7 @@ use crate::record::{Body, Origin, encode};
 use crate::send_queue::{SendQueue, Sent, State};
 use crate::{Lost, Settings, local};
 
-/// Who sends.
+/// The position of the sender.
 pub(crate) struct Order {
     pub(crate) epoch: Epoch,
     /// The last assigned sequence.

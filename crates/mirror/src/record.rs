@@ -19,7 +19,7 @@ const HEADER: usize = 4 + 1 + 1 + 8 + 8 + 8;
 /// Bytes of a record of data beside the data.
 pub(crate) const DATA_HEADER: usize = HEADER + 8 + 8 + 8;
 
-/// Who wrote a record, and which one of all.
+/// The writer of a record, and the record's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The life of the mirror that wrote it: a random number.

@@ -146,7 +146,7 @@ pub fn dynamic_security(file: &File) -> Result<DynamicSecurity, SecurityError> {
     Ok(made.security)
 }
 
-/// Who has a list of roles.
+/// The owner of a list of roles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Bearer {
     /// A user who may connect with one client id only.

@@ -35,7 +35,7 @@ pub(crate) enum Rule {
 pub(crate) enum Part {
     /// Where a listener is.
     Place,
-    /// Who may come in without a name.
+    /// Whether clients without a name may connect.
     Anonymous,
     /// A file of users.
     Users,

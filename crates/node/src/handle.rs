@@ -93,7 +93,7 @@ impl NodeHandle {
         self.clock.now()
     }
 
-    /// Who is let in: limits and bans, to be asked and changed.
+    /// Limits and bans for clients that connect, to be asked and changed.
     pub fn admission(&self) -> &Admission {
         &self.admission
     }

@@ -55,7 +55,7 @@ impl Secret {
     }
 }
 
-/// Who speaks for the client that is relayed.
+/// The node that speaks for the relayed client.
 const RELAY: &[u8] = b"a node that relays a client of a tenant";
 /// The side that asks to carry a client.
 const CARRY: &[u8] = b"a node that asks to carry a client";
@@ -109,7 +109,7 @@ impl Secret {
     }
 }
 
-/// Who has made the image of a connection.
+/// The node that has made the image of a connection.
 const CONNECTION: &[u8] = b"a node that a connection has left";
 
 /// Length of the proof of an image.

@@ -51,7 +51,7 @@ pub struct NodeSettings {
     pub memory_ceiling: u64,
     /// Which partitions are served here from the first connection on; without it all are.
     pub homes: Option<Arc<NodeHomes>>,
-    /// Who is let in.
+    /// Limits and bans for clients that connect.
     pub admission: AdmissionSettings,
     /// The size of the flight recorder.
     pub flight: FlightSettings,

@@ -1,4 +1,4 @@
-//! Who is let in: limits and bans of the configuration.
+//! Admission of clients: limits and bans of the configuration.
 
 use tidegate_node::{AdmissionSettings, NodeHandle};
 

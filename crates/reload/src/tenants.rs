@@ -1,4 +1,4 @@
-//! Who belongs to which tenant, and how much each may have.
+//! The tenants of clients, and their quotas.
 
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;

@@ -122,7 +122,7 @@ impl Bans<'_> {
         }
     }
 
-    /// Who is banned, with the name of the tenant.
+    /// The subject of the ban, with the name of the tenant.
     fn named_target(&self, target: &tidegate_node::BanTarget) -> (BanTarget, String) {
         match target {
             tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), String::new()),

@@ -66,7 +66,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: Turns,
-    /// Who waits for which answer.
+    /// The requests that wait, by the answer that they need.
     waiting: HashMap<CacheKey, Vec<Waiter>>,
     /// How many wait in all.
     waiters: usize,

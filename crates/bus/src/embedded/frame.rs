@@ -26,7 +26,7 @@ const NO_EPOCH: u64 = u64::MAX;
 /// A frame of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// Who it is: the prefix of its names, and a number that no other member has.
+    /// Its identity: the prefix of its names, and a number that no other member has.
     Hello {
         version: u32,
         prefix: String,

@@ -44,7 +44,7 @@ use reader::ReaderThread;
 /// How often it is seen whether the brokers answer.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Who looks whether the brokers answer, and hears why they do not.
+/// The consumer that checks if the brokers answer, and gets their errors.
 type Looker = BaseConsumer<Heard>;
 
 /// Something for the thread that works on topics.

@@ -51,7 +51,7 @@ pub(super) struct Owner {
     pub(super) unsaid: Option<(Epoch, String)>,
 }
 
-/// Who this bus is as the owner.
+/// This bus as an owner.
 pub(super) struct Owned {
     producer: Producer,
     epoch: Epoch,

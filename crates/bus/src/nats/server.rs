@@ -54,7 +54,7 @@ pub(super) struct Server {
     pub(super) context: Context,
     pub(super) turns: watch::Receiver<Turns>,
     pub(super) settings: Arc<Settings>,
-    /// Who this bus is, in the ids of its messages.
+    /// The sender's name in the ids of its messages.
     pub(super) writer: u64,
     /// How many servers the configuration names.
     pub(super) named: usize,

@@ -22,6 +22,8 @@ mod forgotten;
 mod inquiry;
 mod kind;
 mod lead;
+#[cfg(test)]
+mod linked_peer;
 mod load;
 mod logs;
 mod measuring;

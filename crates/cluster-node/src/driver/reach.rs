@@ -35,10 +35,11 @@ pub(super) fn detours(peers: &[PeerStatus], adverts: &BTreeMap<String, Advert>) 
 
 #[cfg(test)]
 mod tests {
-    use tidegate_node::{LinkCounters, LinkState, NodeName};
+    use tidegate_node::{LinkState, NodeName};
 
     use super::*;
     use crate::driver::first_table::{first_table, table_after};
+    use crate::driver::linked_peer::peer;
 
     /// A table in which these nodes have the partitions.
     fn table_of(nodes: &[&str]) -> Table {
@@ -55,17 +56,8 @@ mod tests {
         };
         let adverts = [("b".to_owned(), advert(2)), ("c".to_owned(), advert(3))].into();
         let linked = |name: &str, through: Option<&str>| PeerStatus {
-            name: NodeName::new(name).unwrap(),
-            incarnation: 1,
-            address: "127.0.0.1:1".parse().unwrap(),
-            state: LinkState::Settled,
             through: through.map(|through| NodeName::new(through).unwrap()),
-            since: 0,
-            rtt_us: None,
-            shards: Some(1),
-            waiting_bytes: 0,
-            counters: LinkCounters::default(),
-            last_failure: None,
+            ..peer(name, LinkState::Settled)
         };
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         assert_eq!(detours(&[linked("b", Some("c")), linked("c", None)], &adverts), [(at(2), at(3))].into());

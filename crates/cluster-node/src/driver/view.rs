@@ -14,7 +14,7 @@ const _: () = assert!(CLUSTER_PARTITIONS == PARTITIONS, "a cluster shares out wh
 /// The node's view of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableView {
-    /// Who else there is, and who works what.
+    /// The other members, and the home of each partition.
     pub(super) view: ClusterView,
     /// Whether this node is a member.
     pub(super) is_member: bool,

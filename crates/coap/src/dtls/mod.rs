@@ -166,7 +166,7 @@ impl Guard {
         self.passed.pop_front()
     }
 
-    /// Who a client is by its key.
+    /// The identity of a client by its key.
     pub(crate) fn identity(&self, peer: PeerId) -> Option<String> {
         self.clients.get(&peer)?.association.as_ref()?.identity.clone()
     }

@@ -66,7 +66,7 @@ pub enum Action {
         session: SessionId,
         /// Its client.
         peer: PeerId,
-        /// Who it says it is.
+        /// The identity that it claims.
         credentials: Credentials,
     },
     /// End a session. No event follows.

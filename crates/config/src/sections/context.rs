@@ -70,7 +70,7 @@ words! {
     }
 }
 
-/// Who delivers records of applications.
+/// The process that delivers records of applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryName {
     /// As in the cluster.

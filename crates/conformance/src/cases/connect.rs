@@ -76,8 +76,8 @@ fn comes_once(s: &Scenario<'_>) -> Outcome {
     client.expect_error_close(&[PROTOCOL_ERROR])
 }
 
-/// Clients of other protocols: a browser, a TLS client, zeros. Each sends enough to make a whole packet
-/// of whatever its first bytes mean.
+/// Clients of other protocols: a browser, a TLS client, zeros. Each sends at least as many bytes as the MQTT packet that
+/// its first bytes announce.
 fn other_protocols(s: &Scenario<'_>) -> Outcome {
     let accept = "a".repeat(200);
     let browser = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Who may use the API: clients with the token, or without one clients on this machine that are no web page.
+//! Clients that may use the API: clients with the token, or without one clients on this machine that are no web page.
 
 use std::fmt;
 use std::net::IpAddr;

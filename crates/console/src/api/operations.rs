@@ -28,7 +28,7 @@ impl fmt::Debug for Offered {
     }
 }
 
-/// Who has connected.
+/// The peer of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 

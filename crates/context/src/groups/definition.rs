@@ -69,7 +69,7 @@ impl Definition {
         Ok(Self { definer: definer.to_owned(), groups, fields, expressions })
     }
 
-    /// Who defines.
+    /// The definer.
     pub fn definer(&self) -> &str {
         &self.definer
     }

@@ -27,7 +27,7 @@ pub struct PingRound {
     pub window: Duration,
     /// Nodes that were pinged.
     pub pinged: u64,
-    /// Who answered in time and how long it took, by node.
+    /// The nodes that answered in time, each with its round-trip time.
     pub answers: Vec<(Arc<str>, Duration)>,
     /// Pongs that came too late since the round before this one was closed.
     pub late: u64,

@@ -1,4 +1,4 @@
-//! Who is connected to a gateway, as its reports say (CR table).
+//! The nodes connected to a gateway, from its reports (CR table).
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use tidegate_bus::Header;
 
 /// How the value holds the message: `plain`, `json` or `msgpack`.
 pub(super) const ENVELOPE: &str = "envelope";
-/// Who it is for: a node, a group, or an application.
+/// The receiver: a node, a group, or an application.
 pub(super) const RECIPIENT: &str = "recipient";
 /// The node that has sent it.
 pub(super) const NODE: &str = "node";

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 1_000;
 /// Records and messages that are taken at once.
 const TAKEN_AT_ONCE: usize = 1_024;
 
-/// Who a gateway is, and how often it reports.
+/// The name of a gateway, and how often it reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewaySettings {
     /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`.
@@ -73,7 +73,7 @@ pub struct HostNode {
 pub trait Host: Send {
     /// Its load; `None` when it does not answer.
     fn load(&mut self) -> Option<HostLoad>;
-    /// Who is connected; with `rtt` also how far away.
+    /// The connected nodes; with `rtt` also their round-trip times.
     fn nodes(&mut self, rtt: bool) -> Option<Vec<HostNode>>;
     /// Pings nodes; returns when each was sent its ping.
     fn ping(&mut self, nodes: &[Arc<str>], window: Duration) -> Vec<Option<Instant>>;
@@ -126,7 +126,7 @@ struct Gateway {
     members: Memberships,
     /// Nodes whose last change of groups was refused.
     refused: HashSet<Box<str>>,
-    /// Who was connected when it was last looked.
+    /// The nodes that were connected at the last look.
     known: HashSet<Arc<str>>,
     pings: PingWindow,
     round: u64,

@@ -157,9 +157,9 @@ pub(crate) struct EnhancedState {
 pub struct Preset {
     /// The tenant in place of its listener's. The user that it names may still belong to another one.
     pub instead_of_listener: Option<TenantId>,
-    /// The tenant that it belongs to whatever user it names.
+    /// The tenant of the connection, also if its user belongs to another one.
     pub settled: Option<TenantId>,
-    /// The client id that it has whatever it asks for.
+    /// The client id of the connection, in place of the one in its CONNECT.
     pub client_id: Option<Box<str>>,
 }
 

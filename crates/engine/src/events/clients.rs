@@ -1,4 +1,4 @@
-//! Who is there: the clients of a shard, for people who look.
+//! The clients of a shard, for operators.
 
 use crate::ids::{ConnectionKey, TenantId};
 use tidegate_mqtt::Version;

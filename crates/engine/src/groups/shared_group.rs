@@ -1,4 +1,4 @@
-//! Who of a shared group gets the next message.
+//! The choice of the member of a shared group that gets the next message.
 
 use crate::settings::SharedStrategy;
 

@@ -1,4 +1,4 @@
-//! Who reads slowly or does not acknowledge.
+//! Clients that read slowly or do not acknowledge.
 
 use crate::ids::TenantId;
 use crate::now::Now;

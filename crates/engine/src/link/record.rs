@@ -121,7 +121,7 @@ pub(crate) enum Record<'a> {
     /// Partitions move between nodes. Words with sets of partitions are boxed: a set has 128 bytes, and every record
     /// would have its size.
     Transfer(Box<TransferWord>),
-    /// Who deals for groups.
+    /// News about dealers of groups.
     Dealing(Box<DealingWord>),
     /// The name of the next message.
     Exchange(Box<ExchangeWord>),

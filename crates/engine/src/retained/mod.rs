@@ -62,7 +62,7 @@ pub(crate) struct Retained<M> {
     max_bytes: u64,
     /// How many messages a tenant may have, where that is limited.
     max_of_tenants: BTreeMap<TenantId, u64>,
-    /// Who counts them for all shards instead.
+    /// The ledger that counts them for all shards, if there is one.
     ledger: Option<Arc<dyn TenantLedger>>,
 }
 

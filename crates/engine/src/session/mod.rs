@@ -65,7 +65,7 @@ pub(crate) struct Session {
     pub standing: Standing,
     /// The number under which it is stored, if it is.
     pub stored: Option<StoredSession>,
-    /// Who the client is, where that was asked.
+    /// The identity of the client, if authentication was configured.
     pub identity: Option<Arc<Identity>>,
 }
 

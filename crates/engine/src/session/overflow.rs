@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 pub(crate) struct Arriving<'a> {
     pub to: SessionKey,
     pub delivery: &'a Delivery,
-    /// Who may be made to wait.
+    /// The publishers that may be made to wait.
     pub publisher: Option<BlockedPublisher>,
     pub bounds: Bounds,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Terms<'a> {
     pub subscription_ids: &'a [u32],
     /// The shared group that dealt the message.
     pub group: Option<&'a Rc<Membership>>,
-    /// Who waits if the queue is full and blocks.
+    /// The publisher that waits if the queue is full and blocks.
     pub publisher: Option<BlockedPublisher>,
     /// Whether the queue's limit does not apply, since the sender already respects the queue's space.
     pub metered: bool,

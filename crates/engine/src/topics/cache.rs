@@ -101,7 +101,7 @@ pub(crate) struct TopicTraits {
     pub is_report: bool,
     /// True if pipelines of the hub get its messages with their publisher.
     pub is_for_hub: bool,
-    /// Who observes it.
+    /// The observers of the topic.
     pub observers: ObserverSet,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Route {
 /// A session that gets the message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// Who gets it.
+    /// The receivers.
     pub(crate) session: SessionKey,
     /// The only identifier (0 for none), or where several stand in the route.
     id: u32,

@@ -1,4 +1,4 @@
-//! Who subscribes, and how: eight bytes for each subscription.
+//! The subscriber and its options: eight bytes for each subscription.
 
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, QoS};
 
@@ -64,7 +64,7 @@ impl SubscriberOptions {
 /// A session's subscription to some filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscriber {
-    /// Who subscribes.
+    /// The subscriber.
     pub(crate) session: SessionKey,
     /// How.
     pub(crate) options: SubscriberOptions,

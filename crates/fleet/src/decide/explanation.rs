@@ -220,7 +220,7 @@ impl fmt::Display for HeldBack {
 /// Why a decision is as it is, in parts. Loads are fractions, 1 being all that the level can do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Who decided.
+    /// The policy that decided.
     pub policy: PolicyName,
     /// Which of its rules.
     pub rule: Rule,

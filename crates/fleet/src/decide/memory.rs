@@ -14,9 +14,9 @@ pub enum MemoryError {
     /// It was remembered by another policy, or from other observations.
     #[error("it was remembered by {found}, and this is {expected}; observations start again")]
     Other {
-        /// Who remembered it.
+        /// The policy that saved it.
         found: String,
-        /// Who is asked to take it up.
+        /// The policy that shall restore it.
         expected: String,
     },
     /// It is malformed.

@@ -36,7 +36,7 @@ impl fmt::Display for Level {
 /// A level as it is observed: once per interval, in ascending order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelObservation<'a> {
-    /// Since whatever start; only differences matter.
+    /// Since any fixed start; only differences matter.
     pub time: Duration,
     /// Which level.
     pub level: Level,

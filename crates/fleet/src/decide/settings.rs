@@ -35,7 +35,7 @@ pub struct Settings {
     pub peak: Duration,
     /// How long working a backlog off may take: `default` sizes for it.
     pub backlog_target: Duration,
-    /// A backlog that would take longer than this is acted on by `default`, whatever the demand is.
+    /// `default` acts on a backlog that would take longer than this, at any demand.
     pub backlog_limit: Duration,
     /// How long a message may wait before `latency` grows.
     pub latency_target: Duration,

@@ -111,7 +111,7 @@ impl FleetFile {
         file.read(read)
     }
 
-    /// Who decides, by level.
+    /// The policy of each level.
     ///
     /// # Errors
     /// Never for a file that was read: its settings are checked then.
@@ -199,7 +199,7 @@ impl FleetFile {
         logins.map(|login| login.password_file.clone()).chain(self.admin_token.clone()).collect()
     }
 
-    /// Who the fleet is towards brokers.
+    /// The login of the fleet at brokers.
     pub fn logins(&self) -> Logins {
         let login = |(name, template): (&String, &Template)| Some((name.clone(), template.login.clone()?));
         let mut logins: BTreeMap<_, _> = self.templates.iter().filter_map(login).collect();

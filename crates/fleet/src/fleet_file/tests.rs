@@ -299,10 +299,13 @@ fn the_examples_can_be_read() {
 const PODS: &str = "[kubernetes.brokers]\nstateful_set = \"mosquitto\"\nscaled_by = \"other\"\n\
     login = { username = \"fleet\", password_file = \"p\" }\n[kubernetes.orchestrators]\nstateful_set = \"tidegate-orchestrator\"\n";
 
-#[cfg(not(feature = "kubernetes"))]
 #[test]
 fn a_build_without_kubernetes_says_how_to_make_one_with_it() {
-    let said = read_text(&format!("{LEAST}{PODS}")).unwrap_err().to_string();
+    let read = |keys: &mut Keys<'_>| {
+        kubernetes::refuse(keys);
+        Some(())
+    };
+    let said = FileText::new("fleet.toml", PODS).read(read).unwrap_err().to_string();
     assert!(said.contains("needs a tidegate that was built with Kubernetes"), "{said}");
     assert!(said.contains("--features kubernetes"), "{said}");
     assert!(!said.contains("unknown key"), "{said}");

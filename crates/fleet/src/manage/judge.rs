@@ -1,4 +1,4 @@
-//! Who decides how many resources a level shall have.
+//! Judges, which decide how many resources a level shall have.
 
 use std::time::Duration;
 

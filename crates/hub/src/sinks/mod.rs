@@ -83,11 +83,11 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Where records go. It lives on its own thread and may block. It connects or opens its file with the first batch,
+/// The target of records. It runs on its own thread and may block. It connects or opens its file with the first batch,
 /// and again after a failure.
 pub trait Sink: Send {
-    /// Brings a batch where it belongs. Ok promises that all of it is kept there, whatever ends now: its messages are
-    /// acknowledged to the broker. The same records may come again after a crash.
+    /// Writes a batch to the target. Ok promises that the target keeps all of it, also if a process ends now: its messages
+    /// are then acknowledged to the broker. The same records may come again after a crash.
     ///
     /// # Errors
     /// Whether it may be tried again.

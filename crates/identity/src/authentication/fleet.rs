@@ -18,7 +18,7 @@ struct Asker {
     next: AtomicUsize,
 }
 
-/// Who asks the brokers of a fleet for an orchestrator of this name.
+/// The party that asks the brokers of a fleet for an orchestrator of this name.
 pub fn asker(orchestrator: &str, brokers: Brokers) -> FleetAsker {
     // Another orchestrator may have the same name by mistake; it shall not end the connections of this one.
     let run = RandomState::new().build_hasher().finish();

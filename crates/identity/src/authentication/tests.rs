@@ -90,7 +90,7 @@ fn decide(authentication: &Authentication, user_name: Option<&str>, password: Op
     decide_with(authentication, request(user_name, password), &ConnectionFacts::default())
 }
 
-/// Who comes in.
+/// The clients that are accepted.
 #[derive(Debug, PartialEq, Eq)]
 enum Comes {
     In(String),

@@ -147,7 +147,7 @@ impl Gateways {
                 if requests.kill()
                     && let Some(mut child) = process.child.take()
                 {
-                    // It ends whatever it does, and is waited for so that its ports are free.
+                    // SIGKILL ends it in any state. Once it has ended, its ports are free.
                     let _ = child.kill();
                     let _ = child.wait();
                 }

@@ -42,7 +42,7 @@ impl Subscriptions {
         }
     }
 
-    /// Who is given a message, and up to which QoS.
+    /// The receivers of a message, each with its highest QoS.
     pub(super) fn wanting(&mut self, topic: TopicName<'_>) -> Vec<(u32, QoS)> {
         let mut found: BTreeMap<u32, QoS> = self.exact.get(topic.as_str()).cloned().unwrap_or_default();
         for (filter, wanting) in &self.wild {

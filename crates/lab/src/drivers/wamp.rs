@@ -137,7 +137,7 @@ impl Wamp {
     }
 }
 
-/// A message is refused, or whatever else was asked for.
+/// An ERROR of the broker about a message is counted; about any other request it ends the connection.
 fn on_error(reader: &mut Reader<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
     let asked = reader.number()?;
     reader.skip()?;

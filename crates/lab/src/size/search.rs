@@ -18,7 +18,7 @@ pub struct Prices {
     pub core: f64,
     /// A GiB of memory.
     pub gibibyte: f64,
-    /// A broker, whatever it has.
+    /// A broker, without its cores and its memory.
     pub broker: f64,
 }
 

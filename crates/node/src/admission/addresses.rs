@@ -1,4 +1,4 @@
-//! Who has how many connections, and how fast new ones come: one entry per source.
+//! The number of connections and the rate of new ones: one entry per source.
 
 use std::collections::{BTreeMap, HashMap};
 

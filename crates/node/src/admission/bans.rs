@@ -59,7 +59,7 @@ impl fmt::Display for BanTarget {
     }
 }
 
-/// Who banned.
+/// The origin of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BanOrigin {
     /// The configuration: it lasts as long as its line.
@@ -99,7 +99,7 @@ pub struct Ban {
     pub target: BanTarget,
     /// The reason shown in lists and in the log.
     pub reason: Box<str>,
-    /// Who banned.
+    /// The origin of a ban.
     pub origin: BanOrigin,
     /// Since when, milliseconds since 1970.
     pub since: u64,

@@ -1,4 +1,4 @@
-//! Who is let in: limits of addresses, user names and listeners, bans, and overload.
+//! Admission of clients: limits of addresses, user names and listeners, bans, and overload.
 //!
 //! An address is checked at accept, before the connection costs memory; a client and its user name are checked at
 //! CONNECT. All shards share one [`Admission`]. Each of its tables is split into parts with a lock each, held for a

@@ -33,7 +33,7 @@ pub struct AdmissionSettings {
     pub loop_lag_mark_ms: u64,
     /// Bans at once.
     pub max_bans: u32,
-    /// Who is banned by the configuration.
+    /// Bans of the configuration.
     pub banned: Vec<BanTarget>,
 }
 

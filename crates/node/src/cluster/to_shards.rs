@@ -19,7 +19,7 @@ pub(crate) struct PeerSeat {
     pub outbox: Arc<Outbox>,
 }
 
-/// Who there is from now on.
+/// The nodes from now on.
 #[derive(Clone, Debug)]
 pub(crate) struct RosterOrder {
     pub roster: Roster,
@@ -41,7 +41,7 @@ pub(crate) struct PeerNews {
 pub(crate) enum FromLinks {
     /// Messages and changes of interest from a shard of another node.
     Batch(Batch),
-    /// Who there is from now on.
+    /// The nodes from now on.
     Roster(Box<RosterOrder>),
     /// Another node came or went.
     News(Box<PeerNews>),

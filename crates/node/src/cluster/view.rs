@@ -1,4 +1,4 @@
-//! Who is in the cluster, as the control plane says.
+//! The nodes of the cluster, from the control plane.
 
 use std::net::SocketAddr;
 

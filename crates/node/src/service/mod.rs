@@ -23,7 +23,7 @@ use crate::shortage::Shortage;
 /// Is called when there is something to take. It only hands the news over.
 pub type ServiceWake = Arc<dyn Fn() + Send + Sync>;
 
-/// Who is to be pinged: tenant, client id, and the topic of the message.
+/// The client to ping: tenant, client id, and the topic of the message.
 pub type Ping = (TenantId, String, String);
 
 /// A client that is connected.

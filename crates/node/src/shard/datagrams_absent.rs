@@ -10,7 +10,7 @@ use crate::quic::{Quic, QuicBatch, QuicEndpoint, QuicId, QuicNotice};
 use crate::relay::RelayKey;
 use crate::shard::facets::QuicCalls;
 
-/// Who has a connection.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     /// The engine.

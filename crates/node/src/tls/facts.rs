@@ -45,7 +45,7 @@ pub enum IdentityRole {
     ClientId,
 }
 
-/// Who a client is by its certificate.
+/// The identity of a client by its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The part of the certificate that the listener names.

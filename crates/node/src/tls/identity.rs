@@ -1,4 +1,4 @@
-//! Who a client is by its certificate.
+//! The identity of a client by its certificate.
 
 use super::facts::IdentityRole;
 use super::facts::{ClientCertificate, Identity};

@@ -109,7 +109,7 @@ pub(crate) fn binding(connection: &Connection) -> Result<Vec<u8>, rustls::Error>
     connection.export_keying_material(vec![0; BINDING_BYTES], EXPORTER_LABEL, None)
 }
 
-/// Takes certificates of an authority, whatever they name.
+/// Accepts all certificates of an authority; their names are not checked.
 #[derive(Debug)]
 struct OfAuthority(Arc<WebPkiServerVerifier>);
 

@@ -45,33 +45,3 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Manual { subject }) => manual::run(subject).into(),
     }
 }
-
-#[cfg(all(
-    test,
-    not(any(
-        feature = "fleet",
-        feature = "pipelines",
-        feature = "lab",
-        feature = "mobile",
-        feature = "clients",
-        feature = "admin"
-    ))
-))]
-mod tests {
-    use clap::Parser;
-
-    use tidegate_terminal::Exit;
-
-    use super::{Cli, dispatch};
-
-    #[test]
-    fn a_command_left_out_is_refused_with_any_arguments() {
-        for command in [
-            "dns", "up", "manager", "fleet", "hub", "lab", "core", "pub", "sub", "rr", "why", "clients", "ban", "kick",
-            "drain", "ready", "meter", "reload",
-        ] {
-            let read = Cli::try_parse_from(["tidegate", command, "--help", "-c", "x", "status"]);
-            assert_eq!(dispatch(read.unwrap()), Exit::Usage.into(), "{command}");
-        }
-    }
-}

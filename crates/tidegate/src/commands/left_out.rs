@@ -60,3 +60,24 @@ left_out!(ready, ReadyArgs, "ready", "admin");
 left_out!(meter, MeterArgs, "meter", "admin");
 #[cfg(not(feature = "admin"))]
 left_out!(reload, Args, "reload", "admin");
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use tidegate_terminal::Exit;
+
+    left_out!(example, Args, "example", "lab");
+
+    #[derive(Parser)]
+    enum Line {
+        Example(example::Args),
+    }
+
+    #[test]
+    fn a_command_left_out_is_refused_with_any_arguments() {
+        let read = Line::try_parse_from(["tidegate", "example", "--help", "-c", "x", "status"]);
+        let Line::Example(args) = read.unwrap();
+        assert_eq!(example::run(&args), Exit::Usage);
+    }
+}

@@ -2,14 +2,17 @@
 
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
-#[cfg(not(all(
-    feature = "pipelines",
-    feature = "fleet",
-    feature = "lab",
-    feature = "mobile",
-    feature = "admin",
-    feature = "clients"
-)))]
+#[cfg(any(
+    test,
+    not(all(
+        feature = "pipelines",
+        feature = "fleet",
+        feature = "lab",
+        feature = "mobile",
+        feature = "admin",
+        feature = "clients"
+    ))
+))]
 pub(crate) mod left_out;
 pub(crate) mod orchestrator;
 pub(crate) mod run;

@@ -258,7 +258,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Turns for a time, in which whatever is due returns.
+    /// Turns for a time. Clients and processes whose return is due return meanwhile.
     fn load(&mut self, time: Duration, mood: Mood) -> Result<(), Failure> {
         self.world.wake();
         let begun = Instant::now();

@@ -38,7 +38,7 @@ pub(crate) enum Finding {
     Retained,
     /// Two nodes give different values of one retained topic.
     Disagreement,
-    /// An acknowledged subscription does not work, or one that was ended does.
+    /// An acknowledged subscription does not work, or an ended one still does.
     Subscription,
     /// CONNACK did not know a session that the broker had confirmed.
     Session,

@@ -23,7 +23,7 @@ enum Change {
     Truncate { length: usize },
 }
 
-/// A file, whatever its names are.
+/// A file, without its names.
 #[derive(Clone, Debug, Default)]
 struct Node {
     mode: u32,

@@ -18,7 +18,7 @@ pub(super) enum Asked {
     Trim(LogPartition, Position),
 }
 
-/// Who waits for the outcome of a request, by the kind of it.
+/// The waiting sender of a request, by the kind of its outcome.
 pub(super) enum OnBus {
     Nothing(Completion<()>),
     Epoch(Completion<Epoch>),

@@ -67,26 +67,10 @@ fn missing_link(own: &str, peers: &[PeerStatus], table: &Table) -> Option<String
 #[cfg(test)]
 mod tests {
     use tidegate_cluster::Advert;
-    use tidegate_node::{LinkCounters, NodeName};
 
     use super::*;
     use crate::driver::first_table::first_table;
-
-    fn peer(name: &str, state: LinkState) -> PeerStatus {
-        PeerStatus {
-            name: NodeName::new(name).unwrap(),
-            incarnation: 1,
-            address: "127.0.0.1:1".parse().unwrap(),
-            state,
-            through: None,
-            since: 0,
-            rtt_us: None,
-            shards: Some(1),
-            waiting_bytes: 0,
-            counters: LinkCounters::default(),
-            last_failure: None,
-        }
-    }
+    use crate::driver::linked_peer::peer;
 
     #[test]
     fn a_start_waits_for_links_to_homes_alone() {

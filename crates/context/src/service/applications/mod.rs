@@ -35,7 +35,7 @@ pub enum ApplicationEvent {
     Message {
         /// The message.
         message: Box<NodeMessage>,
-        /// Who waits for it.
+        /// The request that waits for it.
         answer: Answer,
     },
     /// The broker confirms the record of this number, or (not `taken`) has to get it again.

@@ -43,7 +43,7 @@ impl SessionEnding<'_> {
 }
 
 impl Connecting<'_> {
-    /// The client id that a client has whatever it asks for.
+    /// The client id that replaces the one in a client's CONNECT.
     pub(crate) fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
         self.state.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Who the fleet is towards brokers (BRK-10).
+//! Logins of the fleet at brokers (BRK-10).
 
 use std::collections::BTreeMap;
 use std::io;

@@ -62,13 +62,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Parts {
     /// The settings of the manager.
     pub settings: Settings,
-    /// Who decides, by level.
+    /// The judges, by level.
     pub judges: BTreeMap<Level, Box<dyn Judge>>,
     /// The provider of resources.
     pub provider: Box<dyn Provider>,
     /// Where clients find the orchestrators.
     pub entry_point: Box<dyn EntryPoint>,
-    /// Who the fleet is towards brokers, by template.
+    /// The login of the fleet at brokers, by template.
     pub logins: Logins,
     /// The file of the token that orchestrators' admin API asks for, where it does.
     pub admin_token: Option<PathBuf>,

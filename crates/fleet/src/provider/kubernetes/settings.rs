@@ -35,7 +35,7 @@ pub struct SetSettings {
     pub admin_port: Option<u16>,
     /// Whether another controller decides the number of pods.
     pub decided_elsewhere: bool,
-    /// Who the fleet is towards these brokers; `None` is anonymous.
+    /// The login of the fleet at these brokers; `None` is anonymous.
     pub login: Option<Login>,
 }
 

@@ -90,7 +90,7 @@ pub struct MachineLevel {
     pub secure: bool,
     /// The port of the admin API, unless `list` names another one; orchestrators have one.
     pub admin_port: Option<u16>,
-    /// Who the fleet is towards these brokers; `None` is anonymous.
+    /// The login of the fleet at these brokers; `None` is anonymous.
     pub login: Option<Login>,
 }
 

@@ -45,7 +45,7 @@ pub enum StopSignal {
     Quit,
 }
 
-/// Who the fleet is towards a broker (BRK-10).
+/// The login of the fleet at a broker (BRK-10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// The user name; may hold placeholders.
@@ -85,7 +85,7 @@ pub struct Template {
     pub stop_signal: StopSignal,
     /// Time to stop, after which it is killed.
     pub stop_limit: Duration,
-    /// Who the fleet is towards it; `None` is anonymous.
+    /// The login of the fleet; `None` is anonymous.
     pub login: Option<Login>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Who produces, and the number of the first record: by these the broker drops a batch that it has already.
+/// The id of the producer, and the number of the first record: by these the broker drops a batch that it has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
     pub(crate) producer: i64,

@@ -63,7 +63,7 @@ pub(super) fn data_head(len: usize) -> Vec<u8> {
     }
 }
 
-/// The payload of a message, whatever other sections there are.
+/// The payload of a message; other sections are skipped.
 pub(super) fn payload(message: &[u8]) -> Result<&[u8], Problem> {
     let mut bytes = Bytes(message);
     while !bytes.0.is_empty() {

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Admission of clients.
 
 use tidegate_mqtt::Version;
 

@@ -14,7 +14,7 @@ const END_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
 /// A change of a ban that all nodes share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanRecord {
-    /// Who is banned, or was.
+    /// The subject of the ban, in force or ended.
     pub target: BanTarget,
     /// When it was changed, milliseconds since 1970. It orders changes of one ban.
     pub changed: u64,

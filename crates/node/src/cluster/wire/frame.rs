@@ -36,7 +36,7 @@ const CARRIED: u8 = 24;
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Who speaks; the first frame of each side.
+    /// The introduction; the first frame of each side.
     Hello(Hello),
     /// That the speaker knows the secret; the second frame of each side.
     Proof([u8; PROOF_BYTES]),

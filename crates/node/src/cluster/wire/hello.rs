@@ -10,7 +10,7 @@ pub const NONCE_BYTES: usize = 32;
 /// The first bytes of every hello.
 const MAGIC: [u8; 8] = *b"tidelink";
 
-/// Who speaks.
+/// The introduction of a node on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Made up for this connection.

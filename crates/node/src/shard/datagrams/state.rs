@@ -8,7 +8,7 @@ use tidegate_engine::{ConnectionKey, Millis};
 use crate::quic::{Arrived, EndpointShared, QuicEndpoint, QuicId, ReceiveRoom};
 use crate::relay::RelayKey;
 
-/// Who has a connection.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The engine.
@@ -22,7 +22,7 @@ pub(crate) enum Owner {
 pub(crate) struct QuicState {
     /// The sockets of this shard.
     pub(super) endpoints: Vec<QuicEndpoint>,
-    /// Who has each connection that lives here.
+    /// The owner of each connection of this shard.
     pub(super) owners: HashMap<QuicId, Owner>,
     /// The times of their timers.
     timers: BTreeSet<(Millis, QuicId)>,

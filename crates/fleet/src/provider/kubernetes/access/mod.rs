@@ -28,7 +28,7 @@ pub(super) struct Access {
     pub(super) namespace: Option<String>,
 }
 
-/// Who asks.
+/// The credentials.
 pub(super) enum Identity {
     /// A token in a file. It is read for each request, because a kubelet renews it.
     TokenFile(PathBuf),
