@@ -207,7 +207,7 @@ fn judge(error: &postgres::Error) -> SinkError {
 }
 
 /// Whether an error is about the values of a row. Class 22 is about data, 23 about constraints, 44 about the rule of a view,
-/// and 54 about sizes; `P0001` is what a trigger raises.
+/// and 54 about sizes; triggers raise `P0001`.
 fn blames_the_row(code: &str) -> bool {
     ["22", "23", "44", "54"].iter().any(|class| code.starts_with(class)) || code == "P0001"
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::node::{Alias, Node};
 
-/// The columns that were read so far, and notes about the one that is being read. A later one takes the place of an earlier
+/// The columns that were read so far, and notes about the present one. A later one takes the place of an earlier
 /// one with its name.
 #[derive(Debug, Default)]
 pub(super) struct Aliases {

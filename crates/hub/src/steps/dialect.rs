@@ -44,7 +44,7 @@ fn operator(word: &Token) -> Option<Token> {
     is_one_of(word, &["mod"]).then_some(Token::Mod)
 }
 
-/// The number before the two points of a range, one of which is read as a part of it.
+/// The number before the two points of a range. The tokenizer reads the first point as a part of it.
 fn range_begin(token: &Token, next: Option<&Token>) -> Option<Token> {
     let Token::Number(text, is_long) = token else { return None };
     let begin = text.strip_suffix('.')?;

@@ -229,7 +229,7 @@ fn operators_of_emqx_are_understood() {
 }
 
 #[test]
-fn texts_and_dates_are_those_of_emqx() {
+fn texts_and_dates_are_as_in_emqx() {
     let payload = json!({ "a": 7, "b": 2, "f": 2.5, "s": " Ab ", "n": null, "list": [1, 2, 3], "o": { "k": "v" } });
     for (expression, expected) in [
         ("split('a//b', '/')", json!(["a", "b"])),

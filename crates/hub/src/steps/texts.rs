@@ -126,7 +126,7 @@ pub(super) fn text_of_digits(digits: &str) -> Result<Value, ComputeError> {
     String::from_utf8(bytes).map(Value::from).map_err(|_| ComputeError::NotText)
 }
 
-/// `float2str(NUMBER, DIGITS)`: at most so many digits behind the point.
+/// `float2str(NUMBER, DIGITS)`: at most this number of digits behind the point.
 pub(super) fn decimal(number: f64, digits: f64) -> Value {
     let digits = count(digits).min(MAX_DIGITS);
     let text = format!("{number:.digits$}");
