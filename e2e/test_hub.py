@@ -117,6 +117,20 @@ class IntoPostgres(PipelineCase):
         self.assertEqual(letter["temp"], "hot")
         self.assertIn("invalid input syntax", letter["dead_letter_reason"])
 
+    def test_a_row_that_a_trigger_refuses_is_a_dead_letter(self):
+        self.postgres.start()
+        self.postgres.ask(
+            "CREATE TABLE readings (message_id text PRIMARY KEY, temp integer);"
+            "CREATE FUNCTION check_temp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " IF NEW.temp > 100 THEN RAISE EXCEPTION 'no such temperature'; END IF; RETURN NEW; END $$;"
+            "CREATE TRIGGER check_temp BEFORE INSERT ON readings FOR EACH ROW EXECUTE FUNCTION check_temp()"
+        )
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}, {"temp": 101}, {"temp": 2}])
+        self.wait(broker, lambda it: it["out"] == 2 and it["failed"] == 1 and it["waiting"] == 0)
+        self.assertEqual(self.postgres.ask("SELECT temp FROM readings ORDER BY temp"), [["1"], ["2"]])
+        self.assertIn("no such temperature", json.loads(self.dead.read_text(encoding="utf-8"))["dead_letter_reason"])
+
     def test_a_table_of_ones_own_is_used_as_it_is(self):
         self.postgres.start()
         self.postgres.ask("CREATE TABLE readings (message_id text PRIMARY KEY, temp integer, topic varchar, added timestamptz DEFAULT now())")

@@ -58,7 +58,7 @@ pub(crate) fn nanoseconds_of(text: &str) -> Option<i128> {
 }
 
 /// The minutes of a zone, such as `Z` or `-03:30`.
-fn minutes_east(zone: &str) -> Option<i64> {
+pub(crate) fn minutes_east(zone: &str) -> Option<i64> {
     if matches!(zone, "Z" | "z") {
         return Some(0);
     }

@@ -268,6 +268,11 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     if !sink.topic.is_empty() && TopicNameBuf::new(sink.topic.as_str()).is_err() {
         found.push(("topic", Problem::new(format!("`sink.topic` must be a topic name, not {:?}", sink.topic))));
     }
+    // Elsewhere names in `${}` are filled in, and here all records would have this topic.
+    if sink.topic.contains("${") {
+        let problem = Problem::new("`sink.topic` is the topic of all records: names in ${} are not filled in");
+        found.push(("topic", problem.hint("set `pipeline.topic`, as in topic = \"'out/' + clientid\"")));
+    }
     found
 }
 
@@ -570,6 +575,11 @@ mod tests {
                 "kind = \"file\"\n",
                 "kind = \"file\"\ntable = \"y\"\n",
                 "no effect for the kind \"file\" of sink `archive`",
+            ),
+            (
+                "kind = \"postgres\"\n",
+                "kind = \"mqtt\"\ntopic = \"out/${clientid}\"\n",
+                "names in ${} are not filled in",
             ),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
             ("name = \"hot\"", "", "a pipeline without a name"),

@@ -75,6 +75,11 @@ impl SinkError {
     }
 }
 
+/// Refuses a record with a field that a table gets no column for: without it the value would be lost.
+fn no_column(field: &str, most: usize) -> SinkError {
+    SinkError::Refused(format!("the table gets no column for the field `{field}`: a table has {most} columns at most"))
+}
+
 /// An error with its causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
     match error.source() {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::place::Ids;
 use super::postgres_tls::Tls;
-use super::{Sink, SinkError, with_causes};
+use super::{Sink, SinkError, no_column, with_causes};
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -24,6 +24,8 @@ const ID: &str = "message_id";
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Columns that a table may get.
 const MAX_COLUMNS: usize = 256;
+/// Longest name of a column, bytes: the server cuts longer ones off.
+const MAX_NAME: usize = 63;
 
 /// Which database and table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,28 +94,24 @@ impl PostgresSink {
         row
     }
 
-    fn open(&mut self, rows: &[Map<String, Value>]) -> Result<&mut Connection, SinkError> {
+    fn open(&mut self) -> Result<&mut Connection, SinkError> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => connect((&self.config, self.tls.as_ref()), &self.table, self.timeout, rows)?,
+            None => connect((&self.config, self.tls.as_ref()), &self.table, self.timeout)?,
         };
         Ok(self.open.insert(open))
     }
 
     fn insert(&mut self, rows: Vec<Map<String, Value>>) -> Result<(), SinkError> {
         let table = self.table.clone();
-        let open = self.open(&rows)?;
-        let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
-        for field in fields {
-            let mut values = rows.iter().filter_map(|row| row.get(field));
-            if open.columns.contains(field) || open.columns.len() >= MAX_COLUMNS {
-                continue;
-            }
-            // Only a value tells the type of the column.
-            let Some(kind) = values.find_map(kind) else { continue };
-            let add = format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} {kind}", quoted(field));
-            open.client.batch_execute(&add).map_err(|error| judge(&error))?;
-            open.columns.insert(field.clone());
+        let open = self.open()?;
+        let new = new_columns(&rows, &open.columns)?;
+        if !new.is_empty() {
+            let add = |(field, kind): &(String, _)| format!("ADD COLUMN IF NOT EXISTS {} {kind}", quoted(field));
+            let all: Vec<String> = new.iter().map(add).collect();
+            let alter = format!("ALTER TABLE {table} {}", all.join(", "));
+            open.client.batch_execute(&alter).map_err(|error| judge(&error))?;
+            open.columns.extend(new.into_iter().map(|(field, _)| field));
         }
         let is_there = |column: &&String| rows.iter().any(|row| row.contains_key(*column));
         let columns: Vec<&String> = open.columns.iter().filter(is_there).collect();
@@ -144,12 +142,7 @@ impl PostgresSink {
     }
 }
 
-fn connect(
-    (config, tls): (&Config, Option<&Tls>),
-    table: &str,
-    timeout: Duration,
-    rows: &[Map<String, Value>],
-) -> Result<Connection, SinkError> {
+fn connect((config, tls): (&Config, Option<&Tls>), table: &str, timeout: Duration) -> Result<Connection, SinkError> {
     let connected = match tls {
         Some(tls) => config.connect(tls.clone()),
         None => config.connect(NoTls),
@@ -157,13 +150,7 @@ fn connect(
     let mut client = connected.map_err(|error| SinkError::away_by(&error))?;
     let limit = format!("SET statement_timeout = {}", timeout.as_millis());
     client.batch_execute(&limit).map_err(|error| judge(&error))?;
-    let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|field| *field != ID).collect();
-    let column = |field: &&String| {
-        let kind = rows.iter().find_map(|row| kind(row.get(*field)?))?;
-        Some(format!(", {} {kind}", quoted(field)))
-    };
-    let columns: String = fields.iter().filter_map(column).collect();
-    let create = format!("CREATE TABLE IF NOT EXISTS {table} ({ID} text PRIMARY KEY{columns})");
+    let create = format!("CREATE TABLE IF NOT EXISTS {table} ({ID} text PRIMARY KEY)");
     client.batch_execute(&create).map_err(|error| judge(&error))?;
     let describe = client.prepare(&format!("SELECT * FROM {table} LIMIT 0")).map_err(|error| judge(&error))?;
     let columns = describe.columns().iter().map(|column| column.name().to_owned()).collect();
@@ -174,7 +161,26 @@ fn connect(
     Ok(Connection { client, columns, key })
 }
 
-/// A name in quotes, within the 63 bytes of the server.
+/// The fields of rows that have a value and no column yet, with the types of their columns. Refuses more than a table gets,
+/// and names that the server would cut off: their values would be lost.
+fn new_columns(
+    rows: &[Map<String, Value>],
+    known: &BTreeSet<String>,
+) -> Result<Vec<(String, &'static str)>, SinkError> {
+    let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|field| !known.contains(*field)).collect();
+    // Only a value tells the type of a column.
+    let typed = |field: &String| Some((field.clone(), rows.iter().find_map(|row| kind(row.get(field)?))?));
+    let new: Vec<(String, &'static str)> = fields.into_iter().filter_map(typed).collect();
+    if let Some((long, _)) = new.iter().find(|(name, _)| name.len() > MAX_NAME) {
+        return Err(SinkError::Refused(format!("the field `{long}` is longer than the {MAX_NAME} bytes of a column")));
+    }
+    match new.last() {
+        Some((last, _)) if known.len() + new.len() > MAX_COLUMNS => Err(no_column(last, MAX_COLUMNS)),
+        _ => Ok(new),
+    }
+}
+
+/// A name in quotes.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\"").replace('\0', ""))
 }
@@ -193,9 +199,17 @@ fn kind(value: &Value) -> Option<&'static str> {
 /// Whether a retry may help: a value that does not fit its column will not fit it later.
 fn judge(error: &postgres::Error) -> SinkError {
     let said = with_causes(error);
-    // Class 22 is about data, 23 about constraints.
-    let is_data = error.code().is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("23"));
-    if is_data { SinkError::Refused(said) } else { SinkError::Away(said) }
+    if error.code().is_some_and(|code| blames_the_row(code.code())) {
+        SinkError::Refused(said)
+    } else {
+        SinkError::Away(said)
+    }
+}
+
+/// Whether an error is about the values of a row. Class 22 is about data, 23 about constraints, 44 about the rule of a view,
+/// and 54 about sizes; triggers raise `P0001`.
+fn blames_the_row(code: &str) -> bool {
+    ["22", "23", "44", "54"].iter().any(|class| code.starts_with(class)) || code == "P0001"
 }
 
 impl Sink for PostgresSink {
@@ -229,6 +243,38 @@ mod tests {
         assert_eq!(key(hot), "a-1/hot/db");
         assert_eq!(key(SinkLane { dead_letters: true, ..hot }), "a-1/hot/db/dead");
         assert_eq!(key(SinkLane { pipeline: "cold", ..hot }), "a-1/cold/db");
+    }
+
+    #[test]
+    fn rows_with_more_fields_than_columns_are_refused() {
+        let row = |fields: std::ops::Range<usize>, value: Value| -> Map<String, Value> {
+            fields.map(|at| (format!("c{at}"), value.clone())).collect()
+        };
+        let known: BTreeSet<String> = (0..MAX_COLUMNS).map(|at| format!("c{at}")).collect();
+        let none = BTreeSet::new();
+        let check = |rows: &[Map<String, Value>], known: &BTreeSet<String>| match new_columns(rows, known) {
+            Ok(new) => format!("{} new", new.len()),
+            Err(SinkError::Refused(why)) => why,
+            Err(other) => panic!("{other:?}"),
+        };
+        let one = Value::from(1);
+        assert_eq!(check(&[row(0..256, one.clone())], &none), "256 new");
+        assert!(check(&[row(0..200, one.clone()), row(200..257, one.clone())], &none).contains("256 columns"));
+        assert_eq!(check(&[row(0..256, one.clone())], &known), "0 new");
+        assert!(check(&[row(255..257, one.clone())], &known).contains("`c256`"));
+        assert_eq!(check(&[row(0..300, Value::Null)], &known), "0 new", "null needs no column");
+        let long: Map<String, Value> = std::iter::once(("x".repeat(64), one)).collect();
+        assert!(check(&[long], &none).contains("63 bytes"));
+    }
+
+    #[test]
+    fn errors_about_values_blame_the_row() {
+        for code in ["22P05", "23505", "44000", "54000", "54011", "P0001"] {
+            assert!(blames_the_row(code), "{code}");
+        }
+        for code in ["08006", "28P01", "42501", "42P10", "40001", "53100", "57014", "P0002"] {
+            assert!(!blames_the_row(code), "{code}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::file::prepare_directory;
 use super::place::Ids;
-use super::{Sink, SinkError};
+use super::{Sink, SinkError, no_column};
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -98,7 +98,8 @@ impl SqliteSink {
         Ok(Open { connection, columns: BTreeSet::new(), is_unique: false })
     }
 
-    fn insert(&self, open: &mut Open, rows: &[Row<'_>]) -> rusqlite::Result<()> {
+    /// Writes all rows or none. Returns a field that has a value and no column, if there is one: no row is written then.
+    fn insert(&self, open: &mut Open, rows: &[Row<'_>]) -> rusqlite::Result<Option<String>> {
         let Open { connection, columns, is_unique } = open;
         let table = quoted(&self.settings.table);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -121,6 +122,11 @@ impl SqliteSink {
             }
             *is_unique = has_unique_id(&transaction, &self.settings.table)?;
         }
+        let is_lost = |(key, (_, cell)): &(&String, &(&str, Cell))| *cell != Cell::Null && !columns.contains(*key);
+        let mut cells = rows.iter().filter(|_| columns.len() >= MAX_COLUMNS).flatten();
+        if let Some((_, (name, _))) = cells.find(is_lost) {
+            return Ok(Some((*name).to_owned()));
+        }
         let used: Vec<(&String, &str)> = fields.into_iter().filter(|(key, _)| columns.contains(*key)).collect();
         {
             let mut statement = transaction.prepare(&upsert(&table, &used, *is_unique))?;
@@ -129,7 +135,7 @@ impl SqliteSink {
                 statement.execute(params_from_iter(used.iter().map(|(key, _)| cell(key))))?;
             }
         }
-        transaction.commit()
+        transaction.commit().map(|()| None)
     }
 }
 
@@ -204,7 +210,11 @@ impl Sink for SqliteSink {
             None => self.connect()?,
         };
         let rows: Vec<Row<'_>> = batch.iter().map(|record| self.row(record)).collect();
-        let outcome = self.insert(&mut open, &rows).map_err(|error| judge(&error));
+        let outcome = match self.insert(&mut open, &rows) {
+            Ok(None) => Ok(()),
+            Ok(Some(field)) => Err(no_column(&field, MAX_COLUMNS)),
+            Err(error) => Err(judge(&error)),
+        };
         if outcome.is_err() {
             // Columns that were added have gone with the transaction.
             open.columns.clear();
@@ -294,9 +304,24 @@ mod tests {
             ask(&path, "SELECT temp, \"a \"\"b\"\"; DROP TABLE readings\", late FROM readings ORDER BY message_id"),
             ["1|x|null", "2|null|null", "null|null|3", "null|null|4"]
         );
-        let wide = (0..400).map(|at| (format!("c{at}"), json!(at))).collect();
-        sink.write(&[record(5, Value::Object(wide))]).unwrap();
-        assert_eq!(ask(&path, "SELECT count(*) FROM pragma_table_info('readings')"), [MAX_COLUMNS.to_string()]);
+    }
+
+    #[test]
+    fn a_row_with_more_fields_than_columns_is_refused() {
+        let path = database("wide");
+        let mut sink = sink_of(&path, "hot");
+        let wide = |fields: usize, value: Value| (0..fields).map(|at| (format!("c{at}"), value.clone())).collect();
+        let batch = [record(1, json!({ "c0": 1 })), record(2, Value::Object(wide(MAX_COLUMNS, json!(1))))];
+        let outcome = sink.write(&batch);
+        assert!(matches!(&outcome, Err(SinkError::Refused(why)) if why.contains("256 columns")), "{outcome:?}");
+        assert!(matches!(sink.write(&batch[1..]), Err(SinkError::Refused(_))));
+        sink.write(&batch[..1]).unwrap();
+        let columns = || ask(&path, "SELECT count(*) FROM pragma_table_info('readings')");
+        assert_eq!(columns(), ["2"], "a refused row leaves no columns");
+        // Null needs none.
+        sink.write(&[record(3, Value::Object(wide(MAX_COLUMNS, json!(null))))]).unwrap();
+        sink.write(&[record(4, Value::Object(wide(MAX_COLUMNS - 1, json!(1))))]).unwrap();
+        assert_eq!(columns(), [MAX_COLUMNS.to_string()]);
     }
 
     #[test]

@@ -201,7 +201,9 @@ impl Hook {
         self.inbox
             .push((Arc::new(self.message((topic, properties), &headers, &body)), Waiting { answer, _room: room }));
         match timeout(self.settings.timeout, done).await {
-            Ok(Ok(Ending::Delivered)) => Ok(text(StatusCode::OK, "all sinks have the message")),
+            Ok(Ok(Ending::Delivered)) => {
+                Ok(text(StatusCode::OK, "all sinks have the message or its dead letter, or a step has left it out"))
+            }
             Ok(Ok(Ending::Dropped)) => {
                 let said = "a step or a sink refuses the message, and it is not kept: the log has the reason";
                 Err(text(StatusCode::UNPROCESSABLE_ENTITY, said))

@@ -121,7 +121,8 @@ pub trait Source: Send {
         0
     }
 
-    /// Messages that were removed at the sender by their age before they were taken, as far as the source knows.
+    /// Messages that were removed before the pipeline took them, as far as the source knows: at the sender by their age, or
+    /// because the pipeline does not take their topics any more.
     fn removed(&self) -> u64 {
         0
     }

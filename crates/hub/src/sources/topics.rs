@@ -76,6 +76,10 @@ pub(crate) struct Topics {
     left: Option<String>,
     /// Whether the log says that it does not take its own messages.
     is_warned: bool,
+    /// When it was made, Unix milliseconds.
+    begun: u64,
+    /// Messages that waited when it was made, and whose topics the pipeline does not take any more.
+    passed_over: u64,
 }
 
 /// The options of a session's client.
@@ -115,6 +119,8 @@ impl Topics {
             now: Instant::now(),
             left: None,
             is_warned: false,
+            begun: wall_clock(),
+            passed_over: 0,
         })
     }
 
@@ -138,6 +144,9 @@ impl Topics {
                 let delivery = message.delivery;
                 // Else it is of a filter that the pipeline had before: the session remembers it.
                 let is_wanted = self.from.iter().any(|filter| filter.matches(&message.topic));
+                if !is_wanted {
+                    self.pass_over(&message);
+                }
                 let own = is_wanted.then(|| self.own(message)).filter(|own| !self.is_published_here(own));
                 match (own, delivery) {
                     (Some(own), delivery) => return SourceStep::Message(own, delivery),
@@ -154,6 +163,23 @@ impl Topics {
             | Event::Unsubscribed(_)
             | Event::Authentication(_)
             | Event::Trace(_) => SourceStep::Idle,
+        }
+    }
+
+    /// Counts a message that waited for the pipeline, when `from` had its topic. Later ones come only because the session
+    /// keeps its filters.
+    fn pass_over(&mut self, message: &tidegate_client::Message) {
+        let origin = message.marked.as_deref().filter(|_| self.settings.origins).and_then(Origin::parse);
+        if origin.is_none_or(|origin| origin.timestamp >= self.begun) {
+            return;
+        }
+        self.passed_over += 1;
+        if self.passed_over == 1 {
+            tracing::warn!(
+                client_id = self.settings.client_id,
+                topic = message.topic.as_str(),
+                "messages waited for the pipeline whose topics it does not take any more: they are dropped"
+            );
         }
     }
 
@@ -351,6 +377,10 @@ impl Source for Topics {
         self.connect_at.is_none()
     }
 
+    fn removed(&self) -> u64 {
+        self.passed_over
+    }
+
     fn place(&self) -> String {
         self.driver.address().to_string()
     }
@@ -416,6 +446,21 @@ mod tests {
         let (qos, marked) = (QoS::AtLeastOnce, origin.map(str::to_owned));
         let message = tidegate_client::Message::new(TopicNameBuf::new(topic).unwrap(), payload);
         Box::new(tidegate_client::Message { qos, marked, ..message })
+    }
+
+    #[test]
+    fn waiting_messages_of_former_topics_are_counted() {
+        let mut source = source();
+        source.from = vec![TopicFilterBuf::new("u/#").unwrap()];
+        let (before, after) = (source.begun - 1, source.begun + 1);
+        for (topic, time, dropped) in [("t/1", before, 1), ("u/1", before, 1), ("t/1", after, 1), ("t/2", before, 2)] {
+            let origin = format!("a-1 {time} pump");
+            let step = source.take(Event::Message(message(topic, b"", Some(&origin))));
+            assert_eq!(matches!(step, SourceStep::Message(..)), topic == "u/1");
+            assert_eq!(source.removed(), dropped, "{topic}");
+        }
+        source.take(Event::Message(message("t/1", b"", None)));
+        assert_eq!(source.removed(), 2, "the time since which it waits is not known");
     }
 
     #[test]

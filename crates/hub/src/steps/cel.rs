@@ -51,6 +51,9 @@ impl Cel {
         let is_constant =
             self.fields.is_empty() && self.payload.is_empty() && !self.needs_row && self.tables.is_empty();
         match is_constant.then(|| self.expression.json(&Variables::of_all([]))) {
+            Some(Ok(Value::String(text))) if text.contains("${") => Err(StepError::new(format!(
+                "its result is always {text:?}: names in ${{}} are not filled in; write `'out/' + clientid`"
+            ))),
             Some(Ok(value)) if !is_right(&value) => {
                 Err(StepError::new(format!("its result is always {value}, and has to be {kind}")))
             }

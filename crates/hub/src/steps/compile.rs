@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, Expr, Function as Call, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Spanned, Subscript, TrimWhereField, UnaryOperator, Value as Literal,
+    AccessExpr, Array, BinaryOperator, CastKind, CeilFloorKind, DataType, Expr, Function as Call, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, Spanned, Subscript, TrimWhereField, UnaryOperator, Value as Literal,
 };
+use tidegate_client::TopicFilterBuf;
 use tidegate_units::suggestion::nearest;
 
 use super::aggregate::{Aggregate, Aggregates};
+use super::aliases::Aliases;
 use super::cel::LOOKUP;
+use super::dialect::MATCHES;
 use super::functions::Function;
 use super::node::{Binary, Lookup, Node, Step};
 use super::regular::{Regular, is_name};
@@ -35,13 +38,15 @@ pub(super) struct Scope<'a> {
     item: Option<&'a str>,
     /// Where aggregates are noted, in the SELECT of a window.
     aggregates: Option<&'a Aggregates>,
+    /// The columns that may be named.
+    aliases: Option<&'a Aliases>,
     depth: usize,
 }
 
 impl<'a> Scope<'a> {
     /// That of one message.
     pub(super) fn new(tables: &'a Tables) -> Self {
-        Self { tables, item: None, aggregates: None, depth: 0 }
+        Self { tables, item: None, aggregates: None, aliases: None, depth: 0 }
     }
 
     /// That of DO and INCASE, with the name of the element.
@@ -52,6 +57,16 @@ impl<'a> Scope<'a> {
     /// That of the SELECT of a window.
     pub(super) fn of_window(self, aggregates: &'a Aggregates) -> Self {
         Self { aggregates: Some(aggregates), ..self }
+    }
+
+    /// Whether there is an element.
+    pub(super) fn has_item(self) -> bool {
+        self.item.is_some()
+    }
+
+    /// That of expressions which may name columns.
+    pub(super) fn naming(self, aliases: &'a Aliases) -> Self {
+        Self { aliases: Some(aliases), ..self }
     }
 
     /// That of a message in it.
@@ -69,15 +84,18 @@ pub(super) fn compile(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> 
     if scope.depth > MAX_DEPTH {
         return Err(StepError::new(format!("it is nested more than {MAX_DEPTH} deep")));
     }
+    if let Some(aliases) = scope.aliases {
+        aliases.note_depth(scope.depth);
+    }
     let inner = |expr: &Expr| compile(expr, scope.below());
     let boxed = |expr: &Expr| compile(expr, scope.below()).map(Box::new);
     Ok(match expr {
         Expr::Nested(nested) => return inner(nested),
-        Expr::Identifier(name) => return field(expr, &name.value, scope),
+        Expr::Identifier(name) => return field(expr, name, scope),
         Expr::CompoundIdentifier(names) => {
             let Some((first, rest)) = names.split_first() else { return Err(refuse(expr, "it has no name")) };
             let steps = rest.iter().map(|name| Step::Field(name.value.clone())).collect();
-            Node::Path(Box::new(field(expr, &first.value, scope)?), steps)
+            Node::Path(Box::new(field(expr, first, scope)?), steps)
         }
         Expr::CompoundFieldAccess { root, access_chain } => {
             let steps: Result<Vec<_>, _> = access_chain.iter().map(|access| step(expr, access, scope)).collect();
@@ -90,6 +108,10 @@ pub(super) fn compile(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> 
             UnaryOperator::Plus => return inner(operand),
             _ => return Err(refuse(expr, format!("the operator `{op}` is not understood"))),
         },
+        Expr::Array(Array { elem, .. }) => Node::Array(elem.iter().map(inner).collect::<Result<_, _>>()?),
+        Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right } if op == MATCHES => {
+            Node::Matches(boxed(left)?, filter(right)?)
+        }
         Expr::BinaryOp { left, op, right } => Node::Binary(binary(expr, op)?, boxed(left)?, boxed(right)?),
         Expr::IsNull(operand) => Node::IsNull(boxed(operand)?),
         Expr::IsNotNull(operand) => Node::Not(Box::new(Node::IsNull(boxed(operand)?))),
@@ -162,23 +184,66 @@ fn negate(negated: bool, node: Node) -> Node {
     if negated { Node::Not(Box::new(node)) } else { node }
 }
 
+/// The filter of `topic =~ 'FILTER'`.
+fn filter(expr: &Expr) -> Result<TopicFilterBuf, StepError> {
+    let Expr::Value(value) = expr else { return Err(refuse(expr, "`=~` needs a topic filter in single quotes")) };
+    let Literal::SingleQuotedString(text) = &value.value else {
+        return Err(refuse(expr, "`=~` needs a topic filter in single quotes"));
+    };
+    TopicFilterBuf::new(text.as_str()).map_err(|error| refuse(expr, format!("{text:?}: {error}")))
+}
+
+/// A column of the SELECT.
+fn alias(expr: &Expr, name: &str, scope: Scope<'_>) -> Result<Option<Node>, StepError> {
+    let Some((aliases, alias)) = scope.aliases.and_then(|aliases| Some((aliases, aliases.get(name)?))) else {
+        return Ok(None);
+    };
+    let depth = scope.depth + alias.depth;
+    if depth > MAX_DEPTH {
+        return Err(refuse(
+            expr,
+            format!("`{name}` is nested more than {MAX_DEPTH} deep with the columns that it names"),
+        ));
+    }
+    aliases.note_depth(depth);
+    if alias.is_of_window {
+        if scope.aggregates.is_none() {
+            let said = format!("`{name}` is of the messages of a window: use it behind SELECT, not in an aggregate");
+            return Err(refuse(expr, said));
+        }
+        aliases.note_window();
+    }
+    Ok(Some(Node::Alias(alias)))
+}
+
 /// A name without a path.
-fn field(expr: &Expr, name: &str, scope: Scope<'_>) -> Result<Node, StepError> {
+fn field(expr: &Expr, ident: &Ident, scope: Scope<'_>) -> Result<Node, StepError> {
+    let name = ident.value.as_str();
+    if let Some(column) = alias(expr, name, scope)? {
+        return Ok(column);
+    }
     if scope.item == Some(name) {
         return Ok(Node::Item);
     }
     if name == "payload" {
         return Ok(Node::Payload);
     }
-    match name {
-        "window_start" if scope.aggregates.is_some() => return Ok(Node::WindowStart),
-        "window_end" if scope.aggregates.is_some() => return Ok(Node::WindowEnd),
-        _ => {}
+    let window = match name {
+        "window_start" => Some(Node::WindowStart),
+        "window_end" => Some(Node::WindowEnd),
+        _ => None,
+    };
+    if let Some(node) = window.filter(|_| scope.aggregates.is_some()) {
+        if let Some(aliases) = scope.aliases {
+            aliases.note_window();
+        }
+        return Ok(node);
     }
     FIELDS.iter().find(|field| **field == name).map(|field| Node::Field(field)).ok_or_else(|| {
         let names = FIELDS.join(", ");
         let near = nearest(name, FIELDS.iter().copied().chain(scope.item));
         let hint = match near {
+            _ if ident.quote_style == Some('"') => format!("a text has single quotes, as in '{name}'"),
             _ if ["username", "peerhost", "node", "event"].contains(&name) => "a message does not carry it".to_owned(),
             Some(near @ "payload") => format!("did you mean `{near}`?"),
             Some(near) => format!("did you mean `{near}`? For a field of the payload write `payload.{name}`"),
@@ -192,8 +257,11 @@ fn step(expr: &Expr, access: &AccessExpr, scope: Scope<'_>) -> Result<Step, Step
     match access {
         AccessExpr::Dot(Expr::Identifier(name)) => Ok(Step::Field(name.value.clone())),
         AccessExpr::Subscript(Subscript::Index { index }) => Ok(Step::Index(compile(index, scope.below())?)),
+        AccessExpr::Subscript(Subscript::Slice { lower_bound: Some(from), upper_bound: Some(to), stride: None }) => {
+            Ok(Step::Range(compile(from, scope.below())?, compile(to, scope.below())?))
+        }
         AccessExpr::Dot(_) | AccessExpr::Subscript(Subscript::Slice { .. }) => {
-            Err(refuse(expr, "after a name come `.field` and `[number]` alone"))
+            Err(refuse(expr, "after a name come `.field`, `[number]` and `[number..number]` alone"))
         }
     }
 }
@@ -219,6 +287,7 @@ fn binary(expr: &Expr, op: &BinaryOperator) -> Result<Binary, StepError> {
         BinaryOperator::Minus => Binary::Minus,
         BinaryOperator::Multiply => Binary::Multiply,
         BinaryOperator::Divide => Binary::Divide,
+        BinaryOperator::DuckIntegerDivide => Binary::DivideWhole,
         BinaryOperator::Modulo => Binary::Modulo,
         BinaryOperator::StringConcat => Binary::Concat,
         BinaryOperator::Eq => Binary::Equal,
@@ -276,6 +345,9 @@ fn aggregate(expr: &Expr, name: &str, aggregate: Aggregate, call: &Call, scope: 
             format!("`{name}` is of the messages of a window: set `every`, and use it behind SELECT, not in itself");
         return Err(refuse(expr, said));
     };
+    if let Some(aliases) = scope.aliases {
+        aliases.note_window();
+    }
     let of_message = Scope { aggregates: None, ..scope };
     let counts_all = matches!(operands_of(call), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
     if counts_all && aggregate == Aggregate::Count && !has_window(call) {

@@ -1,6 +1,7 @@
 //! The environment of expressions: a message, its payload, and the time.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 
 use serde_json::Value;
 
@@ -18,7 +19,9 @@ pub(crate) struct Environment<'a> {
     wanted: &'a Wanted,
     payload: OnceCell<Result<Value, FormatError>>,
     /// The present element of a FOREACH.
-    pub(crate) item: Value,
+    pub(super) item: Value,
+    /// Values of columns that others name, by the numbers of the columns.
+    pub(super) columns: RefCell<Vec<Option<Rc<Value>>>>,
     /// The window whose record is made.
     pub(super) window: Option<WindowView>,
 }
@@ -37,7 +40,22 @@ pub(super) struct WindowView {
 impl<'a> Environment<'a> {
     /// That of a message.
     pub(crate) fn new(message: &'a Message, format: Format, wanted: &'a Wanted, now: u64) -> Self {
-        Self { message, format, now, wanted, payload: OnceCell::new(), item: Value::Null, window: None }
+        Self {
+            message,
+            format,
+            now,
+            wanted,
+            payload: OnceCell::new(),
+            item: Value::Null,
+            columns: RefCell::default(),
+            window: None,
+        }
+    }
+
+    /// Goes to the next element of a FOREACH.
+    pub(super) fn set_item(&mut self, item: Value) {
+        self.item = item;
+        self.columns.get_mut().clear();
     }
 
     /// The wanted parts of the payload, read on the first use.

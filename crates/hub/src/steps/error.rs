@@ -88,6 +88,17 @@ pub enum ComputeError {
     /// A text is no time.
     #[error("`{0}` is no time such as 2026-01-02T03:04:05Z")]
     NotTime(String),
+    /// A text is no zone of time.
+    #[error("`{0}` is no zone: write '+08:00', 'Z', or a number of seconds")]
+    NotZone(String),
+    /// A text is no date in a form.
+    #[error("`{text}` is no date of the form `{form}`")]
+    NotDate {
+        /// The text.
+        text: String,
+        /// The form.
+        form: String,
+    },
     /// A text is no unit of time.
     #[error("`{0}` is no unit of time: second, millisecond, microsecond or nanosecond")]
     NotUnit(String),

@@ -31,8 +31,7 @@ fn is_word(token: &TokenWithSpan, word: &str) -> bool {
 
 /// Whether a statement begins with FOREACH.
 pub(super) fn is_foreach(tokens: &[TokenWithSpan]) -> bool {
-    let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
-    words.next().is_some_and(|first| is_word(first, "foreach"))
+    tokens.first().is_some_and(|first| is_word(first, "foreach"))
 }
 
 /// The place of the first of some words outside of brackets. Behind a point such a word is a field.
@@ -51,13 +50,12 @@ fn find(tokens: &[TokenWithSpan], words: &[&str]) -> Option<usize> {
 }
 
 impl Foreach {
-    /// Takes a statement apart.
+    /// Takes a statement without blanks apart.
     ///
     /// # Errors
     /// When it has no FROM, or no name behind AS.
     pub(super) fn new(tokens: Vec<TokenWithSpan>) -> Result<Self, StepError> {
-        let mut tokens: Vec<_> =
-            tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).skip(1).collect();
+        let mut tokens: Vec<_> = tokens.into_iter().skip(1).collect();
         let from = find(&tokens, &["from"]).ok_or_else(|| {
             StepError::new("it has no FROM: name the topics, as in FOREACH payload.list FROM 'plant/#'")
         })?;

@@ -5,10 +5,12 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 use serde_json::{Value, json};
 
+use super::dates;
 use super::environment::Environment;
 use super::error::{ArityError, ComputeError, MAX_RESULT};
+use super::texts::{bounded, decimal, find, hexadecimal, join, pad, split, text_of_digits, tokens};
 use super::unit::{MILLISECOND, Unit};
-use super::values::{element, number_of, order, real, text_of};
+use super::values::{element, number_of, order, real, text_of, whole};
 use crate::format::json as read_json;
 use crate::time::{nanoseconds_of, rfc3339, rfc3339_of};
 
@@ -34,7 +36,15 @@ functions! {
     Substr 2 3 "substr" "substring";
     Concat 1 16 "concat";
     Replace 3 3 "replace";
-    Split 2 2 "split" "tokens";
+    Split 2 3 "split";
+    Tokens 2 2 "tokens";
+    Find 2 3 "find";
+    Pad 2 4 "pad";
+    Join 1 2 "join_to_string";
+    RemovePrefix 2 2 "rm_prefix";
+    Ascii 1 1 "ascii";
+    ToHex 1 1 "bin2hexstr";
+    OfHex 1 1 "hexstr2bin";
     Contains 2 2 "contains";
     StartsWith 2 2 "starts_with" "startswith";
     EndsWith 2 2 "ends_with" "endswith";
@@ -44,7 +54,19 @@ functions! {
     Round 1 2 "round";
     Sqrt 1 1 "sqrt";
     Power 2 2 "power" "pow";
-    Mod 2 2 "mod";
+    Mod 2 2 "mod" "fmod";
+    Sin 1 1 "sin";
+    Cos 1 1 "cos";
+    Tan 1 1 "tan";
+    Asin 1 1 "asin";
+    Acos 1 1 "acos";
+    Atan 1 1 "atan";
+    Sinh 1 1 "sinh";
+    Cosh 1 1 "cosh";
+    Tanh 1 1 "tanh";
+    Asinh 1 1 "asinh";
+    Acosh 1 1 "acosh";
+    Atanh 1 1 "atanh";
     Exp 1 1 "exp";
     Ln 1 1 "ln" "log";
     Log2 1 1 "log2";
@@ -52,8 +74,9 @@ functions! {
     Greatest 1 16 "greatest" "max";
     Least 1 16 "least" "min";
     Int 1 1 "int" "integer";
-    Float 1 1 "float" "double";
-    Str 1 1 "str" "string";
+    Float 1 2 "float" "double";
+    FloatText 2 2 "float2str";
+    Str 1 1 "str" "string" "str_utf8";
     Bool 1 1 "bool" "boolean";
     Coalesce 1 16 "coalesce" "ifnull" "nvl";
     NullIf 2 2 "nullif";
@@ -66,8 +89,9 @@ functions! {
     Keys 1 1 "map_keys";
     Values 1 1 "map_values";
     Entries 1 1 "map_to_entries";
-    IsNull 1 1 "is_null";
-    IsNotNull 1 1 "is_not_null";
+    IsNull 1 1 "is_null" "is_null_var";
+    IsNotNull 1 1 "is_not_null" "is_not_null_var";
+    IsEmpty 1 1 "is_empty";
     IsStr 1 1 "is_str";
     IsNum 1 1 "is_num";
     IsInt 1 1 "is_int";
@@ -85,6 +109,8 @@ functions! {
     NowTimestamp 0 1 "now_timestamp" "unix_timestamp";
     Rfc3339 1 2 "unix_ts_to_rfc3339" "rfc3339";
     FromRfc3339 1 2 "rfc3339_to_unix_ts";
+    FormatDate 4 4 "format_date";
+    ReadDate 3 4 "date_to_unix_ts";
     Sha1 1 1 "sha";
     Sha256 1 1 "sha256";
     JsonEncode 1 1 "json_encode";
@@ -120,7 +146,7 @@ impl Function {
     /// The place of a unit of time among its values.
     pub(super) fn unit_place(self) -> Option<usize> {
         match self {
-            Self::NowTimestamp => Some(0),
+            Self::NowTimestamp | Self::FormatDate | Self::ReadDate => Some(0),
             Self::Rfc3339 | Self::FromRfc3339 => Some(1),
             _ => None,
         }
@@ -139,6 +165,7 @@ impl Function {
             }
             Self::IsNull
             | Self::IsNotNull
+            | Self::IsEmpty
             | Self::IsStr
             | Self::IsNum
             | Self::IsInt
@@ -147,24 +174,29 @@ impl Function {
             | Self::IsArray
             | Self::IsMap => return Ok(self.is_kind_of(values.first().unwrap_or(&Value::Null)).into()),
             Self::JsonEncode => return Ok(Value::String(values.first().unwrap_or(&Value::Null).to_string())),
+            Self::FormatDate | Self::ReadDate if values.last().is_none_or(Value::is_null) => return Ok(Value::Null),
+            Self::FormatDate => return dates::written(&values),
+            Self::ReadDate => return dates::read(&values),
             _ => {}
         }
         let Some(first) = values.first().filter(|value| !value.is_null()) else { return Ok(Value::Null) };
         let second = values.get(1).unwrap_or(&Value::Null);
+        if let Some(curve) = self.curve() {
+            return real(curve(number_of(first)?));
+        }
         match self {
             Self::Abs
             | Self::Ceil
             | Self::Floor
             | Self::Round
-            | Self::Sqrt
             | Self::Power
             | Self::Mod
-            | Self::Exp
-            | Self::Ln
-            | Self::Log2
-            | Self::Log10
             | Self::Int
-            | Self::Float => self.number(first, second),
+            | Self::Float
+            | Self::FloatText => self.number(first, second),
+            Self::Split | Self::Tokens | Self::Find | Self::Pad | Self::Join | Self::RemovePrefix => {
+                self.part(first, second, &values)
+            }
             Self::BitAnd | Self::BitOr | Self::BitXor | Self::BitNot | Self::ShiftLeft | Self::ShiftRight => {
                 self.bits(first, second)
             }
@@ -175,6 +207,43 @@ impl Function {
         }
     }
 
+    /// A function of one number.
+    fn curve(self) -> Option<fn(f64) -> f64> {
+        Some(match self {
+            Self::Sqrt => f64::sqrt,
+            Self::Exp => f64::exp,
+            Self::Ln => f64::ln,
+            Self::Log2 => f64::log2,
+            Self::Log10 => f64::log10,
+            Self::Sin => f64::sin,
+            Self::Cos => f64::cos,
+            Self::Tan => f64::tan,
+            Self::Asin => f64::asin,
+            Self::Acos => f64::acos,
+            Self::Atan => f64::atan,
+            Self::Sinh => f64::sinh,
+            Self::Cosh => f64::cosh,
+            Self::Tanh => f64::tanh,
+            Self::Asinh => f64::asinh,
+            Self::Acosh => f64::acosh,
+            Self::Atanh => f64::atanh,
+            _ => return None,
+        })
+    }
+
+    /// Parts of texts, and texts of parts.
+    fn part(self, first: &Value, second: &Value, values: &[Value]) -> Result<Value, ComputeError> {
+        let (text, by, third) = (text_of(first), text_of(second), values.get(2));
+        match self {
+            Self::Split => split(&text, &by, third),
+            Self::Tokens => Ok(tokens(&text, &by)),
+            Self::Find => find(&text, &by, third),
+            Self::Pad => pad(&text, values),
+            Self::Join => join(first, values.get(1)),
+            _ => Ok(text.strip_prefix(by.as_str()).unwrap_or(&text).into()),
+        }
+    }
+
     fn number(self, first: &Value, second: &Value) -> Result<Value, ComputeError> {
         let number = number_of(first)?;
         match self {
@@ -182,22 +251,19 @@ impl Function {
             Self::Ceil => whole(number.ceil()),
             Self::Floor => whole(number.floor()),
             Self::Round if second.is_null() => whole(number.round()),
-            Self::Round => {
+            Self::FloatText => Ok(decimal(number, number_of(second)?)),
+            Self::Float if second.is_null() => real(number),
+            Self::Round | Self::Float => {
                 let digits = number_of(second)?.clamp(-15.0, 15.0);
                 let factor = 10_f64.powi(digits as i32);
                 real((number * factor).round() / factor)
             }
-            Self::Sqrt => real(number.sqrt()),
             Self::Power => real(number.powf(number_of(second)?)),
             Self::Mod if number_of(second)? == 0.0 => Err(ComputeError::DividedByZero),
             Self::Mod => match (first.as_i64(), second.as_i64()) {
                 (Some(one), Some(other)) => Ok(one.checked_rem(other).into()),
                 _ => real(number % number_of(second)?),
             },
-            Self::Exp => real(number.exp()),
-            Self::Ln => real(number.ln()),
-            Self::Log2 => real(number.log2()),
-            Self::Log10 => real(number.log10()),
             Self::Int => whole(number.trunc()),
             _ => real(number),
         }
@@ -226,11 +292,6 @@ impl Function {
                 }
                 if matches == 0 { text.into() } else { text.replace(&from, &to).into() }
             }
-            Self::Split => {
-                let by = text_of(second);
-                let parts = text.split(by.as_str()).filter(|part| !part.is_empty());
-                Value::Array(parts.map(Value::from).collect())
-            }
             Self::Contains => match (first, second) {
                 // In EMQX the list is the second argument.
                 (Value::Array(items), wanted) | (wanted, Value::Array(items)) => items.contains(wanted).into(),
@@ -238,6 +299,9 @@ impl Function {
             },
             Self::StartsWith => text.starts_with(&text_of(second)).into(),
             Self::EndsWith => text.ends_with(&text_of(second)).into(),
+            Self::Ascii => text.chars().next().map(u32::from).into(),
+            Self::ToHex => bounded(hexadecimal(text.as_bytes()))?,
+            Self::OfHex => text_of_digits(&text)?,
             Self::Sha1 => hash(&digest::SHA1_FOR_LEGACY_USE_ONLY, &text),
             Self::Sha256 => hash(&digest::SHA256, &text),
             Self::FromRfc3339 => Unit::of(second)?.value(nanoseconds_of(&text).ok_or(ComputeError::NotTime(text))?)?,
@@ -255,7 +319,7 @@ impl Function {
             Self::Get => {
                 // In EMQX the key is the first argument.
                 let (key, from) = if first.is_object() { (second, first) } else { (first, second) };
-                let found = from.get(text_of(key)).cloned();
+                let found = field_at(from, &text_of(key)).cloned();
                 found.unwrap_or_else(|| third.cloned().unwrap_or_default())
             }
             Self::Rfc3339 => time_text(first, second)?,
@@ -275,6 +339,12 @@ impl Function {
         match self {
             Self::IsNull => value.is_null(),
             Self::IsNotNull => !value.is_null(),
+            Self::IsEmpty => match value {
+                Value::Array(items) => items.is_empty(),
+                Value::Object(fields) => fields.is_empty(),
+                Value::String(text) => text.is_empty(),
+                other => other.is_null(),
+            },
             Self::IsStr => value.is_string(),
             Self::IsNum => value.is_number(),
             Self::IsInt => value.is_i64() || value.is_u64(),
@@ -319,9 +389,9 @@ impl Function {
                 part_of(items, from.as_u64().unwrap_or(1), len.as_u64())
             }
             (Self::Put, key, value, Some(Value::Object(fields))) => {
-                let mut fields = fields.clone();
-                fields.insert(text_of(key), value.clone());
-                Value::Object(fields)
+                let mut object = Value::Object(fields.clone());
+                put_at(&mut object, &text_of(key), value.clone());
+                object
             }
             (Self::Keys, Value::Object(fields), ..) => fields.keys().map(String::as_str).collect(),
             (Self::Values, Value::Object(fields), ..) => fields.values().cloned().collect(),
@@ -340,11 +410,33 @@ fn part_of(items: &[Value], from: u64, len: Option<u64>) -> Value {
     items.iter().skip(skipped).take(taken).cloned().collect()
 }
 
+/// A field by its name, or else by the names on the way to it: `a.b.c`.
+fn field_at<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    object.get(name).or_else(|| name.split('.').try_fold(object, |value, name| value.get(name)))
+}
+
+/// Most names on the way to a field that is put: each makes an object within another one.
+const MAX_NAMES: usize = 32;
+
+/// Puts a value where [`field_at`] finds it; objects on the way are made.
+fn put_at(object: &mut Value, name: &str, value: Value) {
+    let is_whole = object.get(name).is_some();
+    let mut place = object;
+    for name in name.splitn(MAX_NAMES, '.').filter(|_| !is_whole) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[name];
+    }
+    match place {
+        Value::Object(fields) if is_whole => drop(fields.insert(name.to_owned(), value)),
+        place => *place = value,
+    }
+}
+
 /// The hash of a text as hexadecimal digits.
 fn hash(how: &'static digest::Algorithm, text: &str) -> Value {
-    let hash = digest::digest(how, text.as_bytes());
-    let digits = hash.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>().into()
+    hexadecimal(digest::digest(how, text.as_bytes()).as_ref()).into()
 }
 
 /// A Unix time as text. Without a unit a large number is in milliseconds.
@@ -356,17 +448,8 @@ fn time_text(time: &Value, unit: &Value) -> Result<Value, ComputeError> {
     text.map(Value::String).ok_or_else(|| ComputeError::NotTime(text_of(time)))
 }
 
-fn bounded(text: String) -> Result<Value, ComputeError> {
-    if text.len() > MAX_RESULT { Err(ComputeError::TooLong) } else { Ok(text.into()) }
-}
-
 fn joined(values: &[Value]) -> Result<Value, ComputeError> {
     bounded(values.iter().map(text_of).collect())
-}
-
-fn whole(number: f64) -> Result<Value, ComputeError> {
-    // Beyond it a real number cannot say each whole one.
-    if number.abs() < 9e15 { Ok(Value::from(number as i64)) } else { real(number) }
 }
 
 /// The whole part of a number, 0 below it.

@@ -5,11 +5,14 @@
 //! message. With `every`, `sql` makes one record of the messages of a window.
 
 mod aggregate;
+mod aliases;
 mod avro;
 mod budget;
 mod cel;
 mod compile;
+mod dates;
 mod decoder;
+mod dialect;
 mod environment;
 mod error;
 mod foreach;
@@ -22,6 +25,7 @@ mod sql;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod unit;
 mod values;
 mod window;

@@ -2,16 +2,18 @@
 //! is null does not hold.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidegate_client::TopicFilterBuf;
 
 use super::environment::{Environment, WindowView};
 use super::error::ComputeError;
 use super::functions::Function;
 use super::regular::Regular;
 use super::tables::Table;
-use super::values::{element, kind, number_of, order, real, text_of};
+use super::values::{element, elements, kind, number_of, order, real, text_of, whole};
 use crate::format::Wanted;
 
 /// An operator between two values.
@@ -21,6 +23,7 @@ pub(crate) enum Binary {
     Minus,
     Multiply,
     Divide,
+    DivideWhole,
     Modulo,
     Concat,
     Equal,
@@ -40,6 +43,8 @@ pub(crate) enum Step {
     Field(String),
     /// An element of an array, counted from 1, or from the end below 0.
     Index(Node),
+    /// The elements from one number to another one.
+    Range(Node, Node),
 }
 
 /// A part of an expression.
@@ -51,6 +56,11 @@ pub(crate) enum Node {
     Payload,
     /// The present element of a FOREACH.
     Item,
+    /// A column of the SELECT, by its name.
+    Alias(Arc<Alias>),
+    Array(Vec<Node>),
+    /// Whether a topic matches a filter.
+    Matches(Box<Node>, TopicFilterBuf),
     /// The result of an aggregate, by its number.
     Aggregated(usize),
     /// The begin of the window, Unix milliseconds.
@@ -93,37 +103,73 @@ impl Lookup {
     }
 }
 
+/// A column with a name.
+#[derive(Debug)]
+pub(crate) struct Alias {
+    /// Its place among the columns with names.
+    pub(super) number: usize,
+    /// How deep its expression is, with the columns that it names.
+    pub(super) depth: usize,
+    /// Whether it is of a window and not of one message.
+    pub(super) is_of_window: bool,
+    /// Its expression.
+    pub(super) node: Node,
+}
+
+impl Alias {
+    /// Its value, computed once for a record.
+    ///
+    /// # Errors
+    /// When the message cannot be computed with.
+    pub(super) fn value(&self, environment: &Environment<'_>) -> Result<Rc<Value>, ComputeError> {
+        let known = environment.columns.borrow().get(self.number).cloned().flatten();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let value = Rc::new(self.node.value(environment)?);
+        let mut columns = environment.columns.borrow_mut();
+        if columns.len() <= self.number {
+            columns.resize(self.number + 1, None);
+        }
+        columns[self.number] = Some(Rc::clone(&value));
+        Ok(value)
+    }
+}
+
 impl Node {
     /// Notes the parts of the payload that it looks at.
     pub(super) fn look(&self, wanted: &mut Wanted) {
         let mut all = |nodes: &mut dyn Iterator<Item = &Self>| nodes.for_each(|node| node.look(wanted));
         match self {
-            // The list of a FOREACH is wanted as a whole.
+            // The list of a FOREACH is wanted as a whole, and a column for itself.
             // The operands of aggregates are wanted for each message.
             Self::Literal(_)
             | Self::Field(_)
             | Self::Item
+            | Self::Alias(_)
             | Self::Aggregated(_)
             | Self::WindowStart
             | Self::WindowEnd => {}
             Self::Payload => wanted.add(std::iter::empty()),
             Self::Path(root, steps) => {
-                all(&mut steps.iter().filter_map(|step| match step {
-                    Step::Index(index) => Some(index),
-                    Step::Field(_) => None,
+                all(&mut steps.iter().flat_map(|step| match step {
+                    Step::Index(index) => vec![index],
+                    Step::Range(from, to) => vec![from, to],
+                    Step::Field(_) => Vec::new(),
                 }));
                 if !matches!(**root, Self::Payload) {
                     return root.look(wanted);
                 }
                 wanted.add(steps.iter().map_while(|step| match step {
                     Step::Field(name) => Some(name.as_str()),
-                    Step::Index(_) => None,
+                    Step::Index(_) | Step::Range(..) => None,
                 }));
             }
             Self::Not(operand)
             | Self::Minus(operand)
             | Self::IsNull(operand)
             | Self::Is(_, operand)
+            | Self::Matches(operand, _)
             | Self::Regex(_, operand) => operand.look(wanted),
             Self::Binary(_, left, right) | Self::Like(left, right, _) => {
                 all(&mut [left, right].into_iter().map(|side| &**side));
@@ -134,7 +180,7 @@ impl Node {
                 all(&mut operand.iter().chain(otherwise).map(|side| &**side));
                 all(&mut cases.iter().flat_map(|(when, then)| [when, then]));
             }
-            Self::Call(_, arguments) => all(&mut arguments.iter()),
+            Self::Call(_, nodes) | Self::Array(nodes) => all(&mut nodes.iter()),
             Self::Lookup(lookup) => all(&mut std::iter::once(&lookup.key).chain(&lookup.field)),
         }
     }
@@ -149,6 +195,15 @@ impl Node {
             Self::Field(name) => environment.message.field(name).unwrap_or_default(),
             Self::Payload => environment.payload()?.clone(),
             Self::Item => environment.item.clone(),
+            Self::Alias(alias) => Value::clone(&*alias.value(environment)?),
+            Self::Array(nodes) => {
+                let values: Result<Vec<_>, _> = nodes.iter().map(|node| node.value(environment)).collect();
+                Value::Array(values?)
+            }
+            Self::Matches(topic, filter) => match topic.value(environment)? {
+                Value::Null => Value::Null,
+                topic => topic.as_str().is_some_and(|topic| filter.matches_text(topic)).into(),
+            },
             Self::Aggregated(number) => of_window(environment, |window| window.values.get(*number).cloned()),
             Self::WindowStart => of_window(environment, |window| Some(window.start.into())),
             Self::WindowEnd => of_window(environment, |window| Some(window.end.into())),
@@ -183,18 +238,7 @@ impl Node {
                 }
             }
             Self::Case { operand, cases, otherwise } => {
-                let operand = operand.as_ref().map(|operand| operand.value(environment)).transpose()?;
-                for (when, then) in cases {
-                    let when = when.value(environment)?;
-                    let holds = match &operand {
-                        Some(operand) => !operand.is_null() && order(operand, &when) == Some(Ordering::Equal),
-                        None => when == Value::Bool(true),
-                    };
-                    if holds {
-                        return then.value(environment);
-                    }
-                }
-                return otherwise.as_ref().map_or(Ok(Value::Null), |otherwise| otherwise.value(environment));
+                return case((operand.as_deref(), cases, otherwise.as_deref()), environment);
             }
             Self::Call(function, arguments) => {
                 let values: Result<Vec<_>, _> = arguments.iter().map(|argument| argument.value(environment)).collect();
@@ -213,16 +257,18 @@ fn of_window(environment: &Environment<'_>, read: impl Fn(&WindowView) -> Option
 }
 
 fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Value, ComputeError> {
-    let computed;
-    let mut value = match root {
-        Node::Payload => environment.payload()?,
-        Node::Item => &environment.item,
-        _ => {
-            computed = root.value(environment)?;
-            &computed
-        }
-    };
-    for step in steps {
+    match root {
+        Node::Payload => walk(environment.payload()?, steps, environment),
+        Node::Item => walk(&environment.item, steps, environment),
+        Node::Alias(alias) => walk(&*alias.value(environment)?, steps, environment),
+        _ => walk(&root.value(environment)?, steps, environment),
+    }
+}
+
+/// Goes steps into a value; null where there is no such part.
+fn walk(mut value: &Value, steps: &[Step], environment: &Environment<'_>) -> Result<Value, ComputeError> {
+    let mut steps = steps.iter();
+    while let Some(step) = steps.next() {
         let next = match step {
             Step::Field(name) => value.get(name),
             Step::Index(index) => match (value, index.value(environment)?) {
@@ -230,11 +276,35 @@ fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Va
                 (Value::Object(fields), Value::String(name)) => fields.get(&name),
                 _ => None,
             },
+            Step::Range(from, to) => {
+                let bounds = (from.value(environment)?.as_i64(), to.value(environment)?.as_i64());
+                let (Value::Array(items), (Some(from), Some(to))) = (value, bounds) else { return Ok(Value::Null) };
+                return walk(&elements(items, from, to), steps.as_slice(), environment);
+            }
         };
         let Some(next) = next else { return Ok(Value::Null) };
         value = next;
     }
     Ok(value.clone())
+}
+
+/// The value of the first case that holds.
+fn case(
+    (operand, cases, otherwise): (Option<&Node>, &[(Node, Node)], Option<&Node>),
+    environment: &Environment<'_>,
+) -> Result<Value, ComputeError> {
+    let operand = operand.map(|operand| operand.value(environment)).transpose()?;
+    for (when, then) in cases {
+        let when = when.value(environment)?;
+        let holds = match &operand {
+            Some(operand) => !operand.is_null() && order(operand, &when) == Some(Ordering::Equal),
+            None => when == Value::Bool(true),
+        };
+        if holds {
+            return then.value(environment);
+        }
+    }
+    otherwise.map_or(Ok(Value::Null), |otherwise| otherwise.value(environment))
 }
 
 fn logic(op: Binary, left: &Node, right: &Node, environment: &Environment<'_>) -> Result<Value, ComputeError> {
@@ -271,11 +341,11 @@ fn binary(op: Binary, left: &Value, right: &Value) -> Result<Value, ComputeError
     let order = || order(left, right);
     Ok(match op {
         Binary::Plus if left.is_string() && right.is_string() => concat(left, right),
-        Binary::Plus | Binary::Minus | Binary::Multiply | Binary::Divide | Binary::Modulo => {
+        Binary::Plus | Binary::Minus | Binary::Multiply | Binary::Divide | Binary::DivideWhole | Binary::Modulo => {
             return arithmetic(op, left, right);
         }
         Binary::Concat => concat(left, right),
-        // Values of different kinds are not equal; which is less is not known.
+        // Values that cannot be compared are not equal; which is less is not known.
         Binary::Equal => Value::Bool(order() == Some(Ordering::Equal)),
         Binary::NotEqual => Value::Bool(order() != Some(Ordering::Equal)),
         Binary::Less => order().map_or(Value::Null, |order| Value::Bool(order.is_lt())),
@@ -299,8 +369,9 @@ fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, ComputeE
             Binary::Plus => one.checked_add(other),
             Binary::Minus => one.checked_sub(other),
             Binary::Multiply => one.checked_mul(other),
-            Binary::Modulo if other == 0 => return Err(ComputeError::DividedByZero),
+            Binary::Modulo | Binary::DivideWhole if other == 0 => return Err(ComputeError::DividedByZero),
             Binary::Modulo => one.checked_rem(other),
+            Binary::DivideWhole => one.checked_div(other),
             _ => None,
         };
         if let Some(whole) = whole {
@@ -312,8 +383,9 @@ fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, ComputeE
         Binary::Plus => real(one + other),
         Binary::Minus => real(one - other),
         Binary::Multiply => real(one * other),
-        Binary::Divide | Binary::Modulo if other == 0.0 => Err(ComputeError::DividedByZero),
+        Binary::Divide | Binary::DivideWhole | Binary::Modulo if other == 0.0 => Err(ComputeError::DividedByZero),
         Binary::Divide => real(one / other),
+        Binary::DivideWhole => whole((one / other).trunc()),
         Binary::Modulo => real(one % other),
         _ => Ok(Value::Null),
     }

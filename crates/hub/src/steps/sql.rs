@@ -5,6 +5,7 @@
 //! resolved when it is read, so that an unknown name is an error of the configuration and not of each message.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sqlparser::ast::{
@@ -16,12 +17,14 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidegate_client::TopicFilterBuf;
 
 use super::aggregate::{Aggregates, Totals, WindowShare};
+use super::aliases::Aliases;
 use super::budget::Budget;
 use super::compile::{Scope, compile};
+use super::dialect::{WITHIN, known};
 use super::environment::Environment;
 use super::error::{ComputeError, MAX_ELEMENTS, MAX_GROUP};
 use super::foreach::{Foreach, is_foreach};
-use super::node::Node;
+use super::node::{Alias, Node};
 use super::tables::Tables;
 use super::values::kind;
 use super::{At, StepError};
@@ -69,7 +72,7 @@ enum Column {
     /// The element of a FOREACH without DO: its fields, or the element under its name.
     Item(FieldName),
     /// A value, and where it goes in the row: a field, and below it nested objects.
-    Value { name: FieldName, below: Vec<String>, node: Node },
+    Value { name: FieldName, below: Vec<String>, column: Arc<Alias> },
 }
 
 impl Sql {
@@ -95,7 +98,7 @@ impl Sql {
     fn read(text: &str, is_windowed: bool, tables: &Tables) -> Result<Self, StepError> {
         let of_message = Scope::new(tables);
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
-        let tokens = tokens.map_err(|error| syntax(text, &ParserError::from(error)))?;
+        let tokens = known(tokens.map_err(|error| syntax(text, &ParserError::from(error)))?);
         if !is_foreach(&tokens) {
             let sql = Self::of_query(&statement(text, tokens)?, of_message, is_windowed)?;
             // The parser takes a SELECT without columns, whose records would be empty.
@@ -136,14 +139,19 @@ impl Sql {
             return Err(StepError::new(message).at(At::of(query.span())));
         };
         let aggregates = Aggregates::default();
-        let row_scope = if is_windowed { scope.of_window(&aggregates) } else { scope };
-        let columns: Result<Vec<_>, _> = select.projection.iter().map(|item| column(item, row_scope)).collect();
+        let aliases = Aliases::default();
+        let row_scope = if is_windowed { scope.of_window(&aggregates) } else { scope }.naming(&aliases);
+        let columns: Result<Vec<_>, _> =
+            select.projection.iter().map(|item| column(item, row_scope, &aliases)).collect();
         let columns = columns?;
         if is_windowed && columns.iter().any(|column| matches!(column, Column::All)) {
             let message = "`*` is of one message: name the fields of a window, such as `count(*) AS messages`";
             return Err(StepError::new(message).at(At::of(query.span())));
         }
-        let of_message = |expr: &Expr| compile(expr, scope.of_message());
+        // The columns of a FOREACH are of each element, and its WHERE is of the message.
+        let condition_scope = scope.of_message();
+        let condition_scope = if scope.has_item() { condition_scope } else { condition_scope.naming(&aliases) };
+        let of_message = |expr: &Expr| compile(expr, condition_scope);
         let condition = select.selection.as_ref().map(of_message).transpose()?;
         let group = group.iter().map(of_message).collect::<Result<_, _>>()?;
         Ok(Self { from: filters(select)?, each: None, select: columns, condition, group, aggregates })
@@ -154,7 +162,7 @@ impl Sql {
         let columns = self.select.iter().filter_map(|column| match column {
             // All fields are made without the parts of the environment.
             Column::All | Column::Item(_) => None,
-            Column::Value { node, .. } => Some(node),
+            Column::Value { column, .. } => Some(&column.node),
         });
         let each = self.each.iter().flat_map(|each| std::iter::once(&each.list).chain(&each.condition));
         columns.chain(&self.condition).chain(each).chain(&self.group).for_each(|node| node.look(wanted));
@@ -206,7 +214,7 @@ impl Sql {
         }
         let (mut rows, mut budget, all) = (Vec::with_capacity(items.len()), Budget::default(), OnceCell::<Row>::new());
         for (number, item) in (1..).zip(items) {
-            environment.item = item;
+            environment.set_item(item);
             let passes = each.condition.as_ref().map(|condition| condition.value(environment)).transpose()?;
             if passes.is_none_or(|passes| passes == Value::Bool(true)) {
                 let all = || all.get_or_init(|| environment.message.fields(environment.format)).clone();
@@ -270,7 +278,9 @@ impl Sql {
                     row.extend(fields.iter().map(|(name, value)| (name.as_str().into(), value.clone())));
                 }
                 (Column::Item(name), item) => row.push((FieldName::clone(name), item.clone())),
-                (Column::Value { name, below, node }, _) => put(&mut row, name, below, node.value(environment)?),
+                (Column::Value { name, below, column }, _) => {
+                    put(&mut row, name, below, column.node.value(environment)?);
+                }
             }
         }
         Ok(row)
@@ -339,7 +349,7 @@ fn syntax(statement: &str, error: &ParserError) -> StepError {
 /// The parser names a word between two values by its own types.
 fn in_words(said: &str) -> &str {
     if said.starts_with("No infix parser") {
-        "there is no such operator: there are + - * / % ||, = <> < <= > >=, AND, OR, IN, BETWEEN, LIKE and IS"
+        "there is no such operator: there are + - * / % DIV ||, = <> < <= > >= =~, AND, OR, IN, BETWEEN, LIKE and IS"
     } else {
         said
     }
@@ -372,15 +382,19 @@ fn group_of(select: &Select) -> Option<&[Expr]> {
     }
 }
 
-fn column(item: &SelectItem, scope: Scope<'_>) -> Result<Column, StepError> {
+fn column(item: &SelectItem, scope: Scope<'_>, aliases: &Aliases) -> Result<Column, StepError> {
     match item {
         SelectItem::Wildcard(_) => Ok(Column::All),
         SelectItem::ExprWithAlias { expr, alias } => {
-            Ok(Column::Value { name: alias.value.as_str().into(), below: Vec::new(), node: compile(expr, scope)? })
+            let column = aliases.add(&alias.value, compile(expr, scope)?);
+            let mut names = alias.value.split(WITHIN);
+            let name = names.next().unwrap_or_default().into();
+            Ok(Column::Value { name, below: names.map(str::to_owned).collect(), column })
         }
         SelectItem::UnnamedExpr(expr) => {
             let (name, below) = path_of(expr);
-            Ok(Column::Value { name, below, node: compile(expr, scope)? })
+            // It has no name of its own by which others could name it.
+            Ok(Column::Value { name, below, column: aliases.add("", compile(expr, scope)?) })
         }
         SelectItem::QualifiedWildcard(..) => {
             let said = "`name.*` is not understood: select the field, or `*`";

@@ -45,7 +45,8 @@ impl Unit {
         }
     }
 
-    const fn nanoseconds(self) -> i128 {
+    /// Nanoseconds of it.
+    pub(super) const fn nanoseconds(self) -> i128 {
         match self {
             Self::Second => 1_000_000_000,
             Self::Millisecond => MILLISECOND,

@@ -16,6 +16,15 @@ pub(super) fn element(items: &[Value], at: i64) -> Option<&Value> {
     }
 }
 
+/// The elements from one number to another one, which count as in [`element`].
+pub(super) fn elements(items: &[Value], from: i64, to: i64) -> Value {
+    let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    let place = |at: i64| if at < 0 { len.saturating_add(at).saturating_add(1) } else { at };
+    let (from, to) = (place(from).max(1), place(to).min(len));
+    let range = usize::try_from(from - 1).ok().zip(usize::try_from(to).ok()).map(|(from, to)| from..to);
+    range.and_then(|range| items.get(range)).unwrap_or_default().iter().cloned().collect()
+}
+
 /// How many values it has: itself, and all within it.
 pub(super) fn count(value: &Value) -> usize {
     match value {
@@ -34,7 +43,7 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// How two values of one kind stand to each other.
+/// How two values stand to each other. A text is compared with a number as a number, and with a truth value as its text.
 pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
@@ -43,8 +52,23 @@ pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
         },
         (Value::String(one), Value::String(other)) => Some(one.cmp(other)),
         (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(other)),
+        (Value::Number(_), Value::String(text)) => order(left, &number_in(text)?),
+        (Value::String(text), Value::Number(_)) => order(&number_in(text)?, right),
+        (Value::Bool(one), Value::String(text)) => Some(truth(*one).cmp(text)),
+        (Value::String(text), Value::Bool(other)) => Some(text.as_str().cmp(truth(*other))),
         _ => (left == right).then_some(Ordering::Equal),
     }
+}
+
+/// The number that a text says.
+fn number_in(text: &str) -> Option<Value> {
+    let text = text.trim();
+    let whole = text.parse::<i64>().ok().map(Value::from);
+    whole.or_else(|| Number::from_f64(text.parse().ok()?).map(Value::Number))
+}
+
+const fn truth(truth: bool) -> &'static str {
+    if truth { "true" } else { "false" }
 }
 
 /// A number, also from a text.
@@ -74,4 +98,10 @@ pub(super) fn kind(value: &Value) -> String {
 /// A number as a value, whole where it was computed of whole ones.
 pub(super) fn real(number: f64) -> Result<Value, ComputeError> {
     Number::from_f64(number).map(Value::Number).ok_or(ComputeError::NotFinite)
+}
+
+/// A number without a fraction, as a whole one.
+pub(super) fn whole(number: f64) -> Result<Value, ComputeError> {
+    // Beyond it a real number cannot say each whole one.
+    if number.abs() < 9e15 { Ok(Value::from(number as i64)) } else { real(number) }
 }
