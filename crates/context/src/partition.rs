@@ -6,6 +6,11 @@ pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     (murmur2(key) & 0x7fff_ffff).checked_rem(partitions).unwrap_or_default()
 }
 
+/// A checksum of a key that stays the same in each version.
+pub(crate) fn checksum(key: &[u8]) -> u32 {
+    murmur2(key)
+}
+
 const SEED: u32 = 0x9747_b28c;
 const FACTOR: u32 = 0x5bd1_e995;
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tidegate_random::SplitMix64;
 use tidegate_store::operation::{delete, put};
-use tidegate_store::{Durability, Failure, OpenError, Opened, Settings, SimulatedDisk, Stepped, keep_all, open};
+use tidegate_store::{
+    Durability, Failure, OpenError, Opened, ReadError, Settings, SimulatedDisk, Stepped, keep_all, open,
+};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -146,29 +148,40 @@ fn reopen(disk: &SimulatedDisk, settings: &Settings, random: &mut Random, seed: 
     (start(disk, settings).unwrap_or_else(|error| panic!("seed {seed}: {error}")), true)
 }
 
-fn loaded(store: &mut Stepped, random: &mut Random) -> Model {
+/// All entries, unless a read fails.
+fn loaded(store: &mut Stepped, random: &mut Random) -> Result<Model, ReadError> {
     let mut found = Model::new();
     let mut from = Vec::new();
     loop {
         if random.below(4) == 0 {
             store.forget_merged();
         }
-        let page = store.load(&from, b"z", 1 + random.below(4_000) as usize).unwrap();
+        let page = store.load(&from, b"z", 1 + random.below(4_000) as usize)?;
         found.extend(page.entries);
         match page.next {
             Some(next) => from = next,
-            None => return found,
+            None => return Ok(found),
         }
     }
 }
 
 fn disturb(disk: &SimulatedDisk, random: &mut Random) {
-    let failures =
-        [Failure::Write, Failure::Sync, Failure::ShortWrite, Failure::Rename, Failure::SyncDirectory, Failure::Sync];
-    match random.below(40) {
-        index @ 0..6 => disk.fail(failures[index as usize], 1 + random.below(3) as u32),
-        6 => disk.set_capacity(Some(random.below(200_000))),
-        7 => disk.set_capacity(None),
+    let failures = [
+        Failure::Write,
+        Failure::Sync,
+        Failure::ShortWrite,
+        Failure::Rename,
+        Failure::SyncDirectory,
+        Failure::Sync,
+        Failure::Read,
+        Failure::Create,
+        Failure::Remove,
+        Failure::Open,
+    ];
+    match random.below(44) {
+        index @ 0..10 => disk.fail(failures[index as usize], 1 + random.below(3) as u32),
+        10 => disk.set_capacity(Some(random.below(200_000))),
+        11 => disk.set_capacity(None),
         _ => {}
     }
 }
@@ -244,7 +257,8 @@ fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &His
     }
     if random.one_in(25) && !disk.is_powerless() {
         let certain = history.committed(&life.committed);
-        let found = loaded(&mut life.store, random);
+        // A load that fails gives up, and the next one begins again.
+        let Ok(found) = loaded(&mut life.store, random) else { return };
         assert!(history.states[certain..].contains(&found), "seed {seed}: a load sees all earlier commits");
     }
 }

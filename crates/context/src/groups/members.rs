@@ -167,12 +167,16 @@ impl Memberships {
             }
         }
         let said = self.nodes.entry(node.into()).or_default();
-        said.insert(definer, Said { groups: groups.iter().cloned().collect(), context });
-        let after = owned(self.groups(node));
-        // A definer without groups for a node is kept only for the age of its statement.
-        if after.is_empty() && context == 0 {
+        if groups.is_empty() && context == 0 {
+            said.remove(&definer);
+        } else {
+            // A definer without groups for a node is kept only for the age of its statement.
+            said.insert(definer, Said { groups: groups.iter().cloned().collect(), context });
+        }
+        if said.is_empty() {
             self.nodes.remove(node);
         }
+        let after = owned(self.groups(node));
         let add: Vec<String> = after.difference(&before).cloned().collect();
         let remove: Vec<String> = before.difference(&after).cloned().collect();
         (!add.is_empty() || !remove.is_empty()).then(|| MembershipChange { node: node.to_owned(), add, remove })
@@ -213,6 +217,16 @@ mod tests {
         members.apply(&one("gd", "n", &["a"], 5)).unwrap();
         assert_eq!(members.apply(&one("gd", "n", &["b"], 4)), Err(AdvertisementRefused::Outdated));
         assert!(members.apply(&one("gd", "n", &["b"], 0)).is_ok(), "one without a position is taken as it comes");
+    }
+
+    #[test]
+    fn a_definer_that_leaves_a_node_keeps_the_age_of_others() {
+        let mut members = Memberships::default();
+        members.apply(&one("gd", "n", &["a"], 4)).unwrap();
+        members.apply(&one("gd", "n", &[], 5)).unwrap();
+        members.apply(&one("other", "n", &["b"], 0)).unwrap();
+        members.apply(&one("other", "n", &[], 0)).unwrap();
+        assert_eq!(members.apply(&one("gd", "n", &["a"], 4)), Err(AdvertisementRefused::Outdated));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,10 +12,18 @@ use super::courier::{Courier, Following, RETRY, key_of};
 use super::{Bell, Course, Running, ServiceError};
 use crate::groups::{Definition, NodeTable};
 use crate::messages::{GroupAdvertisement, Payload};
+use crate::partition::checksum;
 use crate::register::Topic;
 
 /// Records that are taken at once from a partition.
 const TAKEN_AT_ONCE: usize = 256;
+
+/// Advertisements of a partition that the bus has not answered, at most. Beyond it no more contexts are taken.
+const MAX_UNANSWERED: usize = 1_024;
+/// Characters of a definer's name in the name of the group of its processes.
+const MAX_SHARED_NAME: usize = 56;
+/// How long a definer that ends waits for the answers to its advertisements.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a definer runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +41,7 @@ pub fn start_definer(
     settings: &DefinerSettings,
     definition: Arc<Definition>,
 ) -> Result<Running, ServiceError> {
-    // A definer's name may be as long as a group's, and have dots.
-    let shared: String = definition.definer().chars().map(|c| if c == '.' { '_' } else { c }).take(56).collect();
-    let group = GroupName::new(&format!("groups-{shared}"))?;
+    let group = GroupName::new(&group_of(definition.definer()))?;
     let member = MemberName::new(&settings.member)?;
     let bell = Bell::default();
     let membership = courier.bus().join(&group, &member, courier.partitions(), bell.wake())?;
@@ -45,6 +51,17 @@ pub fn start_definer(
         courier.leave(membership);
     };
     Running::start(&name, bell, body).map_err(ServiceError::Thread)
+}
+
+/// The name of the group of a definer's processes: with a checksum where the definer's name is too long for it or has
+/// dots. In the group of another definer each would have only some of the partitions.
+fn group_of(definer: &str) -> String {
+    if definer.len() <= MAX_SHARED_NAME && !definer.contains('.') {
+        return format!("groups-{definer}");
+    }
+    let sum = checksum(definer.as_bytes());
+    let shown: String = definer.chars().map(|c| if c == '.' { '_' } else { c }).take(MAX_SHARED_NAME - 9).collect();
+    format!("groups-{shown}-{sum:08x}")
 }
 
 fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership, bell: &Bell, course: &Course) {
@@ -57,19 +74,15 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
         let joined = membership.tenure().is_some();
         for event in membership.take() {
             match event {
-                MembershipEvent::Gained(Partition(number)) => {
-                    let part = Part::begin(courier, definition, number, bell, course);
-                    parts.worked.extend(part.map(|part| (number, part)));
-                }
-                MembershipEvent::Losing(partition) => {
-                    parts.end(partition);
-                    membership.release(partition);
-                }
-                MembershipEvent::Lost(partition) => parts.end(partition),
+                MembershipEvent::Gained(partition) => parts.gain(partition),
+                MembershipEvent::Losing(partition) | MembershipEvent::Lost(partition) => parts.lose(partition),
             }
         }
+        for partition in parts.take_finished() {
+            membership.release(partition);
+        }
         parts.put_failed_aside(bell);
-        for number in parts.take_rested(bell) {
+        for number in parts.take_ready(bell) {
             parts.worked.extend(Part::begin(courier, definition, number, bell, course).map(|part| (number, part)));
         }
         for part in parts.worked.values_mut() {
@@ -78,49 +91,116 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
         course.stands(joined && parts.stand());
         bell.wait_until(Instant::now() + Duration::from_secs(60));
     }
+    if courier.bus().connection().is_connected() {
+        parts.await_answers(bell, Instant::now() + ANSWERED_WITHIN);
+    }
 }
 
 /// The partitions that are this definer's.
 #[derive(Default)]
 struct Parts {
     worked: BTreeMap<u32, Part>,
-    /// Partitions with a failed append, and the times of their next try.
-    resting: BTreeMap<u32, Instant>,
+    /// Partitions that begin, also again after a failed append.
+    waiting: BTreeMap<u32, Waiting>,
+    /// Partitions that go to another definer, until the bus has answered all advertisements.
+    leaving: BTreeMap<u32, Arc<Answers>>,
+}
+
+/// A partition that does not begin before a time.
+struct Waiting {
+    until: Instant,
+    answers: Arc<Answers>,
 }
 
 impl Parts {
     /// True if all of them continue from earlier advertisements.
     fn stand(&self) -> bool {
-        self.resting.is_empty() && self.worked.values().all(|part| part.told.is_none())
+        self.waiting.is_empty() && self.worked.values().all(|part| part.told.is_none())
     }
 
-    fn end(&mut self, partition: Partition) {
-        self.worked.remove(&partition.0);
-        self.resting.remove(&partition.0);
+    /// A partition is this definer's: it begins when its earlier advertisements are answered.
+    fn gain(&mut self, Partition(number): Partition) {
+        let answers = self.leaving.remove(&number).unwrap_or_default();
+        self.waiting.insert(number, Waiting { until: Instant::now(), answers });
+    }
+
+    /// A partition goes to another definer: no more contexts of it are taken here.
+    fn lose(&mut self, Partition(number): Partition) {
+        let worked = self.worked.remove(&number).map(|part| part.answers);
+        let waiting = self.waiting.remove(&number).map(|waiting| waiting.answers);
+        if let Some(answers) = worked.or(waiting) {
+            self.leaving.insert(number, answers);
+        }
+    }
+
+    /// Takes the partitions that may go. An advertisement on its way could be stored behind a newer one of the next
+    /// definer, which would not read it.
+    fn take_finished(&mut self) -> Vec<Partition> {
+        let finished = self.leaving.extract_if(.., |_, answers| answers.are_complete());
+        finished.map(|(number, _)| Partition(number)).collect()
+    }
+
+    /// Waits until the bus has answered all advertisements: the next definer would not read the others.
+    fn await_answers(&self, bell: &Bell, until: Instant) {
+        let worked = self.worked.values().map(|part| &part.answers);
+        let all = worked.chain(self.waiting.values().map(|waiting| &waiting.answers)).chain(self.leaving.values());
+        for answers in all {
+            while !answers.are_complete() && Instant::now() < until {
+                bell.wait_until(until);
+            }
+        }
     }
 
     /// Works out failed advertisements again from the stored ones, after a pause: a bus that takes nothing is not asked
     /// without end.
     fn put_failed_aside(&mut self, bell: &Bell) {
-        let again = Instant::now() + RETRY;
-        let failed = self.worked.iter().filter(|(_, part)| part.failed.load(Ordering::Acquire));
-        let failed: Vec<u32> = failed.map(|(number, _)| *number).collect();
-        for number in failed {
-            self.worked.remove(&number);
-            self.resting.insert(number, again);
-            bell.ring_at(again);
+        let until = Instant::now() + RETRY;
+        for (number, part) in self.worked.extract_if(.., |_, part| part.answers.has_failed.load(Ordering::Acquire)) {
+            self.waiting.insert(number, Waiting { until, answers: part.answers });
+            bell.ring_at(until);
         }
     }
 
-    /// Those whose pause is over.
-    fn take_rested(&mut self, bell: &Bell) -> Vec<u32> {
+    /// Takes the partitions that may begin. An advertisement on its way would not be read, and could be stored behind a
+    /// newer one.
+    fn take_ready(&mut self, bell: &Bell) -> Vec<u32> {
         let now = Instant::now();
-        let (rested, resting) = std::mem::take(&mut self.resting).into_iter().partition(|(_, again)| *again <= now);
-        self.resting = resting;
-        if let Some(again) = self.resting.values().min() {
-            bell.ring_at(*again);
+        let is_ready = |waiting: &Waiting| waiting.until <= now && waiting.answers.are_complete();
+        let ready = self.waiting.extract_if(.., |_, waiting| is_ready(waiting)).map(|(number, _)| number).collect();
+        // The last answer rings, too.
+        if let Some(until) = self.waiting.values().map(|waiting| waiting.until).filter(|until| *until > now).min() {
+            bell.ring_at(until);
         }
-        BTreeMap::into_keys(rested).collect()
+        ready
+    }
+}
+
+/// The answers of the bus to the advertisements of a partition.
+#[derive(Debug, Default)]
+struct Answers {
+    /// Advertisements without an answer.
+    missing: AtomicUsize,
+    /// Whether an advertisement was not stored.
+    has_failed: AtomicBool,
+}
+
+impl Answers {
+    fn are_complete(&self) -> bool {
+        self.missing.load(Ordering::Acquire) == 0
+    }
+
+    /// Contexts that may be taken: each gives one advertisement at most.
+    fn room(&self) -> usize {
+        MAX_UNANSWERED.saturating_sub(self.missing.load(Ordering::Acquire))
+    }
+
+    /// Notes an answer. Who waits for the last one, or for room, is woken.
+    fn note(&self, is_stored: bool, bell: &Bell) {
+        self.has_failed.fetch_or(!is_stored, Ordering::AcqRel);
+        let left = self.missing.fetch_sub(1, Ordering::AcqRel).saturating_sub(1);
+        if !is_stored || left == 0 || left == MAX_UNANSWERED / 2 {
+            bell.ring();
+        }
     }
 }
 
@@ -131,8 +211,7 @@ struct Part {
     /// Earlier advertisements, until they are read up to here.
     told: Option<(Following, Position)>,
     contexts: Following,
-    /// An advertisement was not stored.
-    failed: Arc<AtomicBool>,
+    answers: Arc<Answers>,
 }
 
 impl Part {
@@ -148,7 +227,7 @@ impl Part {
         let contexts = Following::new(courier, Topic::ContextReport, number, Position::START, bell);
         let table = NodeTable::new(Arc::clone(definition));
         bell.ring();
-        Some(Self { number, table, told: Some((told, until)), contexts, failed: Arc::default() })
+        Some(Self { number, table, told: Some((told, until)), contexts, answers: Arc::default() })
     }
 
     fn turn(&mut self, courier: &Courier, bell: &Bell) {
@@ -163,7 +242,11 @@ impl Part {
             }
             self.told = None;
         }
-        for record in self.contexts.take(courier, bell, TAKEN_AT_ONCE) {
+        let room = self.answers.room();
+        if room == 0 {
+            return;
+        }
+        for record in self.contexts.take(courier, bell, TAKEN_AT_ONCE.min(room)) {
             let Some(node) = key_of(&record) else { continue };
             courier.counters().contexts_evaluated.add(1);
             match self.table.context(node, record.position.0, &record.payload) {
@@ -181,17 +264,20 @@ impl Part {
         courier.counters().advertisements.add(1);
         let key = format!("{}/{node}", advertisement.definer);
         let append = Append::new(advertisement.write()).with_key(Bytes::from(key));
-        let (failed, bell, told) = (Arc::clone(&self.failed), bell.clone(), Arc::clone(courier.told()));
-        let done = Box::new(move |outcome: Result<Position, BusError>| {
-            if let Err(error) = outcome {
-                if let Some(times) = told.not_advertised.note() {
-                    tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is computed again");
-                }
-                failed.store(true, Ordering::Release);
-                bell.ring();
+        let (answers, its_bell, told) = (Arc::clone(&self.answers), bell.clone(), Arc::clone(courier.told()));
+        let note = move |outcome: Result<Position, BusError>| {
+            if let Err(error) = &outcome
+                && let Some(times) = told.not_advertised.note()
+            {
+                tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is computed again");
             }
-        });
-        courier.append_to(Topic::GroupAdvertisement, self.number, append, done);
+            answers.note(outcome.is_ok(), &its_bell);
+        };
+        self.answers.missing.fetch_add(1, Ordering::AcqRel);
+        let done = Box::new(note.clone());
+        if let Err(error) = courier.try_append(Topic::GroupAdvertisement, self.number, append, done) {
+            note(Err(error));
+        }
     }
 }
 
@@ -202,5 +288,121 @@ fn restore(courier: &Courier, table: &mut NodeTable, record: &Record) {
         && let Some(node) = &advertisement.node
     {
         table.restore(node, &advertisement.groups);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tidegate_bus::{Address, Bus, Settings};
+    use tidegate_document::FileText;
+
+    use super::*;
+    use crate::groups::read_groups;
+    use crate::register::RecordLimits;
+
+    const GROUPS: &str = "definer = 'gd'\n[[group]]\nname = 'all'\nwhen = 'true'\n";
+
+    /// A definer's process on the bus of a directory that no process serves.
+    struct Bench {
+        directory: PathBuf,
+        courier: Courier,
+        bell: Bell,
+        parts: Parts,
+    }
+
+    impl Bench {
+        fn new(name: &str, settings: Settings) -> Self {
+            let directory = std::env::temp_dir().join(format!("tidegate-definer-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&directory);
+            let address = Address::Directory { path: directory.clone(), serves: false };
+            let bus = Bus::open(&address, settings, Arc::new(|_| {})).unwrap();
+            for topic in Topic::ALL {
+                bus.know(topic.spec(1, RecordLimits::default()).unwrap());
+            }
+            let (courier, bell) = (Courier::new(bus, 1), Bell::default());
+            let mut bench = Self { directory, courier, bell, parts: Parts::default() };
+            bench.begin();
+            bench
+        }
+
+        /// The first partition begins without earlier advertisements.
+        fn begin(&mut self) {
+            let contexts = Following::new(&self.courier, Topic::ContextReport, 0, Position::START, &self.bell);
+            let table = NodeTable::new(Arc::new(read_groups(&FileText::new("g.toml", GROUPS)).unwrap()));
+            self.parts.worked.insert(0, Part { number: 0, table, told: None, contexts, answers: Arc::default() });
+        }
+
+        fn advertise(&self, node: &str) {
+            let advertisement = GroupAdvertisement { definer: "gd".to_owned(), ..GroupAdvertisement::default() };
+            self.parts.worked[&0].tell(&self.courier, &self.bell, node, &advertisement);
+        }
+
+        /// A process serves the bus, and answers all: it has no such log.
+        fn serve(&self) -> Bus {
+            let address = Address::Directory { path: self.directory.clone(), serves: true };
+            Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap()
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    #[test]
+    fn an_advertisement_refused_at_once_is_worked_out_again() {
+        let mut bench = Bench::new("refused", Settings { max_waiting: 1, ..Settings::default() });
+        bench.advertise("a");
+        bench.parts.put_failed_aside(&bench.bell);
+        assert!(bench.parts.waiting.is_empty(), "the first one waits for the bus");
+        bench.advertise("b");
+        bench.parts.put_failed_aside(&bench.bell);
+        assert!(bench.parts.waiting.contains_key(&0) && bench.parts.worked.is_empty());
+    }
+
+    #[test]
+    fn a_partition_waits_for_the_answers_of_the_bus() {
+        let mut bench = Bench::new("answers", Settings::default());
+        bench.advertise("a");
+        bench.parts.lose(Partition(0));
+        assert!(bench.parts.take_finished().is_empty(), "the next definer would not read the advertisement");
+        bench.parts.gain(Partition(0));
+        assert!(bench.parts.take_ready(&bench.bell).is_empty(), "it would not read it itself");
+        bench.parts.lose(Partition(0));
+        let _server = bench.serve();
+        let finished = loop {
+            match bench.parts.take_finished() {
+                finished if finished.is_empty() => bench.bell.wait_until(Instant::now() + Duration::from_secs(60)),
+                finished => break finished,
+            }
+        };
+        assert_eq!(finished, [Partition(0)]);
+        bench.parts.gain(Partition(0));
+        assert_eq!(bench.parts.take_ready(&bench.bell), [0]);
+    }
+
+    #[test]
+    fn definers_with_similar_names_share_no_group() {
+        let long = "d".repeat(60);
+        let names = ["gd", "g_d", "g.d", &long, &format!("{long}2"), &"d".repeat(56)];
+        let groups: std::collections::BTreeSet<String> = names.iter().map(|name| group_of(name)).collect();
+        assert_eq!(groups.len(), names.len(), "{groups:?}");
+        assert!(groups.iter().all(|group| GroupName::new(group).is_ok()) && groups.contains("groups-gd"));
+    }
+
+    #[test]
+    fn no_more_contexts_are_taken_than_the_bus_answers() {
+        let (answers, bell) = (Answers::default(), Bell::default());
+        answers.missing.store(MAX_UNANSWERED, Ordering::Release);
+        assert_eq!(answers.room(), 0);
+        for _ in 0..MAX_UNANSWERED / 2 {
+            answers.note(true, &bell);
+        }
+        // A bell that did not ring would let this wait for an hour.
+        bell.wait_until(Instant::now() + Duration::from_secs(3_600));
+        assert_eq!((answers.room(), answers.are_complete()), (MAX_UNANSWERED / 2, false));
     }
 }

@@ -219,6 +219,7 @@ impl Inbound {
                 MembershipEvent::Lost(Partition(number)) => {
                     // Records under way are delivered by the present owner of the partition, too.
                     self.parts.remove(&number);
+                    self.positions.forget(number);
                     self.in_flight.retain(|_, ((_, partition), _)| *partition != number);
                 }
             }

@@ -78,6 +78,12 @@ impl Positions {
         self.dirty.insert(stream, next);
     }
 
+    /// Another process delivers a partition: what is not noted yet must not replace its notes.
+    pub(super) fn forget(&mut self, partition: u32) {
+        self.dirty.retain(|(_, number), _| *number != partition);
+        self.sent.retain(|(_, number), _| *number != partition);
+    }
+
     /// Whether nothing of a stream is still to be noted.
     pub(super) fn is_noted(&self, stream: Stream) -> bool {
         !self.dirty.contains_key(&stream) && !self.sent.contains_key(&stream)
@@ -125,5 +131,30 @@ impl Positions {
         let (name, partition) = rest.split_once('/')?;
         let topic = Topic::TO_NODES.into_iter().find(|topic| topic.name() == name)?;
         Some((topic, partition.parse().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_bus::{Address, Bus, Settings};
+
+    use super::*;
+
+    #[test]
+    fn a_lost_partition_is_not_noted_any_more() {
+        let courier = Courier::new(Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap(), 2);
+        let bell = Bell::default();
+        let mut positions = Positions::new(&courier, "shared".to_owned(), &bell);
+        let streams = [0, 1].map(|partition| (Topic::PrivateMessageTopic, partition));
+        positions.advance(streams[0], Position(7));
+        // There is no such log yet, so the note fails at once.
+        positions.write(&courier, &bell);
+        positions.advance(streams[1], Position(8));
+        assert!(!streams.iter().any(|stream| positions.is_noted(*stream)));
+        positions.forget(0);
+        positions.write(&courier, &bell);
+        assert_eq!(streams.map(|stream| positions.is_noted(stream)), [true, false]);
+        positions.forget(1);
+        assert!(positions.is_noted(streams[1]));
     }
 }

@@ -10,6 +10,9 @@ impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         state.change()?;
+        if state.fails(Failure::Create) {
+            return Err(io::Error::other("simulated EMFILE of a create"));
+        }
         let known = state.names.get(name).copied();
         let number = known.unwrap_or(state.next_file);
         if known.is_some() {
@@ -30,8 +33,11 @@ impl Disk for SimulatedDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let state = self.state();
+        let mut state = self.state();
         state.power()?;
+        if state.fails(Failure::Open) {
+            return Err(io::Error::other("simulated EMFILE of an open"));
+        }
         let number = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         let life = state.life;
         drop(state);
@@ -57,6 +63,9 @@ impl Disk for SimulatedDisk {
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state();
         state.change()?;
+        if state.fails(Failure::Remove) {
+            return Err(io::Error::other("simulated EIO of a removal"));
+        }
         state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
         state.changes.push(Change::Unlink { name: name.to_owned() });
         Ok(())

@@ -23,6 +23,12 @@ pub enum Failure {
     Sync,
     /// The next reads fail with `EIO`.
     Read,
+    /// The next files are not created, as the process has too many (`EMFILE`).
+    Create,
+    /// The next files are not opened (`EMFILE`).
+    Open,
+    /// The next files are not removed: `EIO`.
+    Remove,
     /// The next writes write a part of the bytes and then fail with `ENOSPC`.
     ShortWrite,
     /// The next renames fail with `EIO`.
