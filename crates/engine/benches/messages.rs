@@ -323,14 +323,19 @@ fn main() {
         burst: BURST,
         change: |_| {},
     };
-    let through =
-        |name, burst, qos| Scenario { place: Place::Orchestrator, burst, ..scenario(name, 1, 50, 50, each, each, qos) };
+    let through_to = |name, topic, clients, burst, qos| Scenario {
+        place: Place::Orchestrator,
+        burst,
+        ..scenario(name, 1, clients, clients, topic, topic, qos)
+    };
+    let through = |name, burst, qos| through_to(name, each, 50, burst, qos);
     let with = |name, base: Scenario, change| Scenario { name, change, ..base };
     let scenarios = [
         scenario("one to one", 1, 1, 1, one, one, QoS::AtMostOnce),
         scenario("one to one hundred", 1, 1, 100, one, one, QoS::AtMostOnce),
         scenario("fifty pairs", 1, 50, 50, each, each, QoS::AtMostOnce),
         scenario("wildcard, 50 to 20", 1, 50, 20, each, |_| "bench/t/+".to_owned(), QoS::AtMostOnce),
+        scenario("one to one, QoS 1", 1, 1, 1, one, one, QoS::AtLeastOnce),
         scenario("fifty pairs, QoS 1", 1, 50, 50, each, each, QoS::AtLeastOnce),
         scenario("fifty pairs, QoS 2", 1, 50, 50, each, each, QoS::ExactlyOnce),
         scenario("fifty pairs, 2 shards", 2, 50, 50, each, each, QoS::AtMostOnce),
@@ -357,6 +362,8 @@ fn main() {
                 settings.queue.overflow = OverflowPolicy::Reject;
             },
         ),
+        through_to("orchestrator, one to one", one, 1, 1000, QoS::AtMostOnce),
+        through_to("orchestrator, one to one, QoS 1", one, 1, 1000, QoS::AtLeastOnce),
         through("orchestrator, fifty pairs", 20, QoS::AtMostOnce),
         through("orchestrator, fifty pairs, QoS 1", 20, QoS::AtLeastOnce),
         through("orchestrator, fifty pairs, QoS 2", 20, QoS::ExactlyOnce),
