@@ -144,7 +144,7 @@ pub(crate) fn retained(
     let waits = matches!(look, Look::BehindABridge(_));
     let v5 = world.rng.chance(50);
     let version = world.size.version(v5);
-    let Some(mut visitor) = Visitor::connect_at(world, (name, look.home()), version, limit)? else {
+    let Some(mut visitor) = Visitor::connect_at(world, (name.clone(), look.home()), version, limit)? else {
         return Ok(None);
     };
     world.last_news = Instant::now();
@@ -168,13 +168,14 @@ pub(crate) fn retained(
                     if let Some(id) = delivery.id {
                         visitor.session.send(&Packet::PubAck(PubAck::new(id, ReasonCode::Success)))?;
                     }
-                    if let Some(place) = workload::retained_place(&delivery.topic).and_then(|place| seen.get_mut(place))
-                    {
-                        // A message that a fleet returns late comes live, and is no retained value.
+                    let place = workload::retained_place(&delivery.topic);
+                    if let Some((place, value)) = place.and_then(|place| Some((place, seen.get_mut(place)?))) {
                         let message = workload::message_of(&delivery.payload);
                         let is_removal = waits && delivery.payload.is_empty();
-                        if delivery.retain || message > *place || is_removal {
-                            *place = message;
+                        let (topic, retain) = (&delivery.topic, delivery.retain);
+                        let counts = |id| world.ledger.counts_as_value(place, topic, id, retain, &name);
+                        if is_removal || message.is_none_or(counts) && (retain || message > *value) {
+                            *value = message;
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::MessageId;
+use super::{Ledger, MessageId};
 
 /// The operation of a retained message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,12 @@ impl RetainedTopic {
         self.later.len()
     }
 
+    /// Whether a message that comes live may be the present value. One from before the last confirmed operation is late: a
+    /// fleet repeats unsettled messages after a death.
+    fn may_be_present(&self, id: MessageId) -> bool {
+        self.confirmed.is_none_or(|(confirmed, _)| id.number >= confirmed.number)
+    }
+
     /// True when the topic cannot be empty.
     pub(super) fn must_have(&self) -> bool {
         let sets = |entry: &(MessageId, RetainedOperation)| entry.1 == RetainedOperation::Set;
@@ -72,5 +78,24 @@ impl RetainedTopic {
             }
             None => format!("the value is {}, which was never sent", seen.number),
         })
+    }
+}
+
+impl Ledger {
+    /// A new subscriber has received a message of a retained topic. Says whether it counts as the topic's value: with RETAIN
+    /// always, and live unless it is late.
+    pub(crate) fn counts_as_value(
+        &mut self,
+        index: usize,
+        name: &str,
+        id: MessageId,
+        is_retained: bool,
+        who: &str,
+    ) -> bool {
+        let (clock, topic) = (self.tick(), self.topics.number(name));
+        self.trace.note(topic, clock, id, if is_retained { "retained for" } else { "came live to" }, who);
+        let counts = is_retained || self.retained.get(index).is_none_or(|topic| topic.may_be_present(id));
+        self.findings.totals.repeated += u64::from(!counts);
+        counts
     }
 }

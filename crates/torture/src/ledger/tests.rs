@@ -112,6 +112,24 @@ fn a_retained_value_is_the_last_confirmed_one_or_later() {
 }
 
 #[test]
+fn a_late_message_is_no_retained_value() {
+    let mut ledger = Ledger::new(1, 2, 1);
+    let id = |number| MessageId { publisher: 0, number };
+    for (number, operation) in
+        [(0, RetainedOperation::Set), (1, RetainedOperation::Remove), (2, RetainedOperation::Set)]
+    {
+        let retained = Some((0, operation));
+        ledger.sent(Outgoing { id: id(number), topic: "r/0/0", qos: QoS::AtLeastOnce, retained, expected: Vec::new() });
+    }
+    ledger.completed(id(1));
+    let mut counts = |number, is_retained| ledger.counts_as_value(0, "r/0/0", id(number), is_retained, "visitor");
+    assert!(!counts(0, false), "it was removed, and a member repeats it");
+    assert!(counts(0, true), "it is still retained");
+    assert!(counts(2, false), "it is newer");
+    assert_eq!(ledger.findings.totals.repeated, 1);
+}
+
+#[test]
 fn messages_under_way_at_the_end_of_a_bridge_may_repeat() {
     let mut ledger = with_messages(1, QoS::ExactlyOnce);
     let later = MessageId { publisher: 0, number: 1 };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tidegate_administration::INHERITED;
-use tidegate_engine::{AdoptError, BrokerLinkError, BrokerLinkImage, Partitions, Settling};
+use tidegate_engine::{AdoptError, BrokerLinkError, BrokerLinkImage, BrokerLinkState, Partitions, Settling};
 use tidegate_node::{FleetError, MoveError, NodeHandle, OrchestratorMoves};
 
 use super::Worker;
@@ -269,9 +269,9 @@ impl Worker {
             if self.members.lives.contains_key(&adopted.of) {
                 adopted.back_since.get_or_insert_with(Instant::now);
             }
-            // A broker that was taken out of the fleet brings nothing.
-            let waits_in_vain = adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT)
-                || !OrchestratorMoves::of(&self.node).has_broker(&adopted.broker);
+            let is_in_fleet = OrchestratorMoves::of(&self.node).has_broker(&adopted.broker);
+            let waits_in_vain = !may_bring(is_in_fleet, || state_of(&self.node, &adopted.name))
+                || adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT);
             if (is_over || waits_in_vain) && is_removed(&self.node, &adopted.name, waits_in_vain) {
                 tracing::info!(node = adopted.of, broker = adopted.name, "the connection of a dead orchestrator ended");
             } else {
@@ -309,6 +309,18 @@ fn to_work_off(inherited: &Inherited, broker: &str) -> Option<RememberedBroker> 
     let left = set_of(&known.held).with(set_of(&known.left)).without(held);
     let (of, broker) = (former.to_owned(), at.to_owned());
     Some(RememberedBroker { of, broker, here, held: numbers(held), left: numbers(left) })
+}
+
+/// Whether a connection may bring messages: its broker is in the fleet, or was taken out of it and still answers.
+fn may_bring(is_in_fleet: bool, state: impl FnOnce() -> Option<BrokerLinkState>) -> bool {
+    use BrokerLinkState::{Drained, Draining, Serving};
+    is_in_fleet || matches!(state(), Some(Serving | Draining | Drained))
+}
+
+/// The state of a connection.
+fn state_of(node: &NodeHandle, name: &str) -> Option<BrokerLinkState> {
+    let mut all = node.fleet().report().ok()?.brokers.into_iter().map(|it| it.broker_link);
+    all.find(|it| it.name == name).map(|it| it.state)
 }
 
 /// Removes a connection. Returns whether the fleet has no connection of this name any more.
@@ -531,6 +543,15 @@ mod tests {
         adopted.for_held.set_homes(&[("other".to_owned(), partitions(&[1, 2]))].into());
         adopted.note_covered(partitions(&[1]));
         assert_eq!(adopted.excused(&waiting, &dead), waiting);
+    }
+
+    #[test]
+    fn a_departed_broker_is_worked_off_while_it_answers() {
+        let may_bring = |is_in_fleet, state| may_bring(is_in_fleet, || state);
+        assert!(may_bring(true, Some(BrokerLinkState::Down)), "it is waited for");
+        assert!(may_bring(false, Some(BrokerLinkState::Draining)) && may_bring(false, Some(BrokerLinkState::Drained)));
+        assert!(!may_bring(false, Some(BrokerLinkState::Down)), "other brokers get the messages for it");
+        assert!(!may_bring(false, None));
     }
 
     #[test]
