@@ -3,6 +3,8 @@
 //!
 //! The checks are about effects that clients would notice: a node that acknowledges a message for a partition has all
 //! messages acknowledged for it before, unless a table said that the partition begins with nothing.
+//!
+//! `CLUSTER_SIM_SKIP=6000` plays later seeds, by this number.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -145,6 +147,12 @@ struct World {
     prepares: bool,
     /// Images that named messages which were sent ahead.
     shortened: usize,
+}
+
+/// The seeds that a test plays.
+fn seeds(seeds: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+    let skipped = std::env::var("CLUSTER_SIM_SKIP").map_or(0, |text| text.parse::<u64>().unwrap());
+    seeds.map(move |seed| seed + skipped)
 }
 
 fn watchdog() -> Watchdog {
@@ -692,7 +700,7 @@ impl World {
 
 #[test]
 fn nodes_acknowledge_only_messages_they_have_and_all_is_served() {
-    for seed in 0..10 {
+    for seed in seeds(0..10) {
         let mut world = World::new(seed);
         for _ in 0..80 {
             world.disturb();
@@ -708,7 +716,7 @@ fn nodes_acknowledge_only_messages_they_have_and_all_is_served() {
 #[test]
 fn nodes_that_stand_still_for_about_their_lease_serve_again() {
     let mut ended = 0;
-    for (seed, latches) in (12..24).map(|seed| (seed, seed % 2 == 1)) {
+    for (seed, latches) in seeds(12..24).map(|seed| (seed, seed % 2 == 1)) {
         let mut world = World::new(seed);
         world.nodes.iter_mut().for_each(|node| node.durable = true);
         world.latches = latches;
@@ -730,7 +738,7 @@ fn nodes_that_stand_still_for_about_their_lease_serve_again() {
 #[test]
 fn nodes_that_keep_their_store_on_the_bus_lose_nothing() {
     let mut died_in_turn = false;
-    for seed in 200..206 {
+    for seed in seeds(200..206) {
         let mut world = World::new(seed);
         world.nodes.iter_mut().for_each(|node| node.durable = true);
         for _ in 0..80 {
@@ -748,7 +756,7 @@ fn nodes_that_keep_their_store_on_the_bus_lose_nothing() {
 
 #[test]
 fn nodes_that_join_and_leave_in_good_order_lose_nothing() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut world = World::new(seed);
         for index in 0..NODES {
             world.start(index);
@@ -799,7 +807,7 @@ fn a_dead_node_is_replaced_long_before_its_lease_ends() {
 
 #[test]
 fn a_node_that_returns_in_its_place_waits_for_no_lease() {
-    for (seed, index) in (0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
+    for (seed, index) in seeds(0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
         let mut world = durable(seed);
         (world.accuses, world.longest_gap) = (false, 0);
         (world.nodes[index].alive, world.nodes[index].died_at) = (false, world.now);
@@ -815,7 +823,7 @@ fn a_node_that_returns_in_its_place_waits_for_no_lease() {
 /// The first one is cut off from the bus. What needs no commit it still acknowledges, until its lease ends.
 #[test]
 fn a_second_process_of_a_name_never_serves_beside_the_first() {
-    for (seed, index) in (0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
+    for (seed, index) in seeds(0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
         let mut world = durable(seed);
         world.accuses = false;
         let (first, first_serves_until) = (&world.nodes[index], world.nodes[index].shards_until);
@@ -838,7 +846,7 @@ fn a_second_process_of_a_name_never_serves_beside_the_first() {
 #[test]
 fn who_is_wrongly_taken_for_dead_loses_nothing() {
     let mut given_up = 0;
-    for seed in 300..306 {
+    for seed in seeds(300..306) {
         let mut world = durable(seed);
         for _ in 0..40 {
             let index = world.random.below(NODES as u64) as usize;
@@ -889,7 +897,7 @@ fn rolling_restart(seed: u64, settle: u64) -> (usize, bool) {
 
 #[test]
 fn a_rolling_restart_moves_only_what_stopping_nodes_have() {
-    for seed in 400..403 {
+    for seed in seeds(400..403) {
         let (at_once, _) = rolling_restart(seed, 0);
         let (settled, only_leaving) = rolling_restart(seed, 10 * LEASE);
         assert!(only_leaving, "seed {seed}: partitions of a node that keeps running were moved");

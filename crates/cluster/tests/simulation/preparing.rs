@@ -61,7 +61,7 @@ pub(super) fn behind_those_sent(content: Content, first: &BTreeMap<u16, u64>, ca
 #[test]
 fn prepared_moves_lose_nothing_and_begin_when_prepared() {
     let (mut shortened, mut called_off) = (0, 0);
-    for seed in 500..506 {
+    for seed in super::seeds(500..506) {
         let mut world = World::new(seed);
         world.nodes.iter_mut().for_each(|node| node.durable = true);
         world.prepares = true;

@@ -61,7 +61,7 @@ impl World {
 #[test]
 fn a_node_cut_off_around_an_election_never_serves_beside_others() {
     let (mut continued, mut lost) = (0, 0);
-    for seed in 500..510 {
+    for seed in super::seeds(500..510) {
         let mut world = World::new(seed);
         world.nodes.iter_mut().for_each(|node| node.durable = seed % 2 == 0);
         world.accuses = seed % 3 == 0;
@@ -80,7 +80,7 @@ fn a_node_cut_off_around_an_election_never_serves_beside_others() {
 /// No node can count up in that time, so none gives another one up.
 #[test]
 fn members_outlast_a_log_that_stands_still_for_leases() {
-    for seed in 600..604 {
+    for seed in super::seeds(600..604) {
         let mut world = super::durable(seed);
         (world.stall.until, world.stall.of_all_logs) = (world.now + 3 * LEASE, true);
         let tables = world.tables.len();

@@ -194,7 +194,7 @@ impl Answers {
         MAX_UNANSWERED.saturating_sub(self.missing.load(Ordering::Acquire))
     }
 
-    /// Notes an answer. Who waits for the last one, or for room, is woken.
+    /// Notes an answer, and wakes a definer that waits for the last one, or for room.
     fn note(&self, is_stored: bool, bell: &Bell) {
         self.has_failed.fetch_or(!is_stored, Ordering::AcqRel);
         let left = self.missing.fetch_sub(1, Ordering::AcqRel).saturating_sub(1);

@@ -179,7 +179,8 @@ impl Lane {
             batch.forget(gone);
             self.is_cut |= batch.len() < before;
         } else if self.again.is_empty() {
-            (self.retry_at, self.error, self.failures) = (None, None, 0);
+            self.retry_at = None;
+            self.succeed();
         }
     }
 
@@ -262,7 +263,7 @@ impl Lane {
         Some(self.error.clone().map_or(News::Back { sink }, |why| News::Away { sink, why }))
     }
 
-    /// A batch has come to its end.
+    /// A batch has come to its end, or another process has taken it over.
     fn succeed(&mut self) {
         (self.error, self.failures) = (None, 0);
         if self.again.is_empty() {
@@ -286,7 +287,7 @@ impl Lane {
         let Some(batch) = self.under_way.take() else { return Settled::default() };
         let is_cut = std::mem::take(&mut self.is_cut);
         if batch.len() == 0 {
-            (self.error, self.failures) = (None, 0);
+            self.succeed();
             return Settled::default();
         }
         match outcome {

@@ -180,6 +180,29 @@ fn a_batch_that_waits_to_be_tried_again_is_forgotten() {
 }
 
 #[test]
+fn a_forgotten_batch_takes_no_retries_from_the_next() {
+    for is_under_way in [true, false] {
+        let mut core = core(1, 1, 2, false, &StepSettings::default());
+        core.take(0, 0, &message(1, 0), Some((1, 0)));
+        let mut now = 0;
+        for _ in 0..lane::MAX_LIMITED_RETRIES {
+            assert_eq!(sent(&actions(&mut core, now)).len(), 1);
+            core.settle(now, 0, Outcome::Limited("full".into()));
+            now += 1_000;
+        }
+        if is_under_way {
+            assert_eq!(sent(&actions(&mut core, now)).len(), 1, "it is under way");
+        }
+        core.forget(|_| true);
+        core.settle(now, 0, Outcome::Limited("full".into()));
+        core.take(now, 0, &message(2, 0), Some((2, 1)));
+        assert_eq!(sent(&actions(&mut core, now + 10)), [(0, vec!["2".into()])]);
+        core.settle(now, 0, Outcome::Limited("full".into()));
+        assert_eq!((core.numbers().failed, core.held()), (0, 1), "{is_under_way}: it goes again");
+    }
+}
+
+#[test]
 fn a_batch_is_full_by_count_and_due_by_time() {
     let mut core = core(1, 1, 2, false, &StepSettings::default());
     for number in 1..=3 {

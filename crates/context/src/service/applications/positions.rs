@@ -78,7 +78,7 @@ impl Positions {
         self.dirty.insert(stream, next);
     }
 
-    /// Another process delivers a partition: what is not noted yet must not replace its notes.
+    /// Another process delivers a partition: unwritten notes of this one must not replace its notes.
     pub(super) fn forget(&mut self, partition: u32) {
         self.dirty.retain(|(_, number), _| *number != partition);
         self.sent.retain(|(_, number), _| *number != partition);
