@@ -39,6 +39,7 @@ pub use self::bucket::Rate;
 pub(crate) use self::lag::{LoopLag, TooLong};
 pub use self::own::{OwnAddress, OwnSocket};
 pub use self::settings::AdmissionSettings;
+pub(crate) use self::source::unmapped;
 pub use self::source::{Network, NetworkError, Source};
 pub use self::window::{MAX_THRESHOLD, Threshold};
 

@@ -47,8 +47,10 @@ pub struct NetworkError {
 }
 
 impl Network {
-    /// The network of an address and a number of leading bits; more bits than the address has mean the address itself.
+    /// The network of an address and a number of leading bits; more bits than the address has mean the address itself. A
+    /// network of IPv4 addresses inside IPv6 is one of IPv4.
     pub fn new(address: IpAddr, prefix: u8) -> Self {
+        let (address, prefix) = unmapped(address, prefix);
         let (v4, bits) = bits_of(address);
         let prefix = prefix.min(if v4 { 32 } else { 128 });
         Self { v4, bits: bits & mask(prefix), prefix }
@@ -82,6 +84,17 @@ impl Network {
     /// Whether it is a single address.
     fn is_host(self) -> bool {
         self.prefix == if self.v4 { 32 } else { 128 }
+    }
+}
+
+/// Leading bits of the IPv4 addresses inside IPv6, `::ffff:0:0/96`.
+const MAPPED_BITS: u8 = 96;
+
+/// The IPv4 network inside IPv6 as one of IPv4: addresses of clients are compared in that form.
+pub(crate) fn unmapped(address: IpAddr, prefix: u8) -> (IpAddr, u8) {
+    match (address.to_canonical(), prefix.checked_sub(MAPPED_BITS)) {
+        (IpAddr::V4(inner), Some(prefix)) if address.is_ipv6() => (IpAddr::V4(inner), prefix),
+        _ => (address, prefix),
     }
 }
 
@@ -142,6 +155,9 @@ mod tests {
             ("2001:db8:1:2:3::/64", "2001:db8:1:2::/64"),
             ("::/0", "::/0"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7/120", "192.0.2.0/24"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:192.0.2.7/128", "192.0.2.7"),
         ] {
             assert_eq!(text.parse::<Network>().unwrap().to_string(), written, "{text}");
         }
@@ -155,6 +171,8 @@ mod tests {
         let all: Network = "::/0".parse().unwrap();
         assert!(all.contains(ip("2001:db8::1")));
         assert!(!all.contains(ip("192.0.2.7")) && !all.contains(ip("::ffff:192.0.2.7")));
+        let mapped: Network = "::ffff:192.0.2.0/120".parse().unwrap();
+        assert!(mapped.contains(ip("192.0.2.255")) && mapped.contains(ip("::ffff:192.0.2.1")));
         let net: Network = "192.0.2.0/24".parse().unwrap();
         assert!(net.contains(ip("192.0.2.255")) && net.contains(ip("::ffff:192.0.2.255")));
         assert!(!net.contains(ip("192.0.3.0")) && !net.contains(ip("c000:200::")));

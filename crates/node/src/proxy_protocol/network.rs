@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::admission::unmapped;
+
 /// A network: `10.0.0.0/8`, `2001:db8::/32`, or a single address. IPv4 addresses inside IPv6 count as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
@@ -77,6 +79,7 @@ impl FromStr for Network {
         if prefix > max {
             return Err(NetworkError::Prefix { text: text.into(), max });
         }
+        let (address, prefix) = unmapped(address, prefix);
         let network = Self { address: masked(address, prefix), prefix };
         if network.address == address {
             Ok(network)
@@ -103,6 +106,8 @@ mod tests {
         for (network, address) in [
             ("10.0.0.0/8", "10.255.0.1"),
             ("10.0.0.0/8", "::ffff:10.0.0.1"),
+            ("::ffff:10.0.0.0/104", "10.255.0.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
             ("0.0.0.0/0", "192.0.2.1"),
             ("192.0.2.1", "192.0.2.1"),
             ("2001:db8::/32", "2001:db8:1::1"),
