@@ -53,6 +53,8 @@ pub struct Admin {
     pub running: Running,
     /// The address that it listens on.
     pub address: SocketAddr,
+    /// The rights of its clients.
+    pub access: Access,
 }
 
 /// Starts the console where one is wanted. The broker starts without it where the default address is taken, since
@@ -81,7 +83,7 @@ pub fn start(
                 None => console,
             };
             let running = console.start(limits, &access, Arc::clone(status))?;
-            Ok(Some(Admin { running, address }))
+            Ok(Some(Admin { running, address, access }))
         }
         Err(error) if *config.origins.source_of("admin", "address") == Source::Default => {
             tracing::warn!(%error, "no metrics and health over HTTP; choose another address with --admin, or `--admin off`");

@@ -4,6 +4,7 @@
 //! the new values, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
 
 mod access_rules;
+mod admin_token;
 mod admission;
 mod difference;
 mod limits;
@@ -15,6 +16,7 @@ mod tenants;
 mod tls_files;
 
 pub use access_rules::AccessRules;
+pub use admin_token::AdminToken;
 pub use admission::AdmissionRules;
 pub use difference::Change;
 pub use limits::LimitKeys;

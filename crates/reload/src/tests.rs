@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tidegate_admin::read_listener_token;
 use tidegate_config::path::KeyPath;
 use tidegate_config::reload::{PrepareError, Prepared};
+use tidegate_console::api::Access;
 
 use super::*;
 
@@ -259,4 +261,32 @@ fn a_listener_in_force_keeps_its_tenant() {
     assert!(refusal(&doors, &doors.replace("door", "gate")).is_some());
     assert_eq!(refusal(&doors, &doors.replace(tenant, "")), None);
     assert_eq!(refusal(&doors, &doors.replace("2883", "2884")), None);
+}
+
+#[test]
+fn another_admin_token_is_asked_for_after_a_reload() {
+    let token = std::env::temp_dir().join(format!("tidegate-reload-token-{}", std::process::id()));
+    let write = |text: &str| std::fs::write(&token, text).unwrap();
+    write("0123456789abcdef");
+    let file = File::new(&format!("[admin]\ntoken_file = \"{}\"\n", token.display()));
+    let access = Access::local().with_token(&read_listener_token(&token).unwrap());
+    let sources = || Sources { file: Some(file.0.clone()), ..Sources::default() };
+    let started_with = sources().load().unwrap();
+    let part: Box<dyn Reloadable> = Box::new(AdminToken::of(&access).unwrap());
+    let reloader = Reloader::new(sources(), &started_with, Tenancy::of(&started_with), vec![part]);
+    let lines = || match reloader.reload() {
+        Outcome::Applied { files, .. } => files,
+        Outcome::Refused { problem } => vec![problem],
+    };
+    assert!(lines().is_empty(), "it is the same");
+    write("fedcba9876543210");
+    assert_eq!(lines(), ["admin token: another one is asked for from now on"]);
+    assert!(!access.replace_token("fedcba9876543210".parse().unwrap()), "it is in force");
+    for wrong in ["", "short"] {
+        write(wrong);
+        assert!(lines().concat().starts_with("admin token: cannot use the token in "));
+    }
+    assert!(!access.replace_token("fedcba9876543210".parse().unwrap()), "it stays");
+    assert!(AdminToken::of(&Access::local()).is_none());
+    std::fs::remove_file(&token).unwrap();
 }

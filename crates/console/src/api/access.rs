@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -12,10 +12,11 @@ use tidegate_admin::ListenerToken;
 
 use super::answers::refusal;
 
-/// The rights of clients. `/healthz` and `/readyz` are for everybody who reaches the console.
+/// The rights of clients. `/healthz` and `/readyz` are for everybody who reaches the console. Clones have the same token.
 #[derive(Clone, Default)]
 pub struct Access {
-    token: Option<Arc<str>>,
+    /// Replaced by a reload.
+    token: Option<Arc<RwLock<ListenerToken>>>,
     /// Whether others than this machine reach the console.
     remote: bool,
     /// Whether they may read `/metrics` without the token.
@@ -46,14 +47,29 @@ impl Access {
     /// The same with a token, which the API then needs in every case.
     #[must_use]
     pub fn with_token(self, token: &ListenerToken) -> Self {
-        Self { token: Some(token.as_str().into()), ..self }
+        Self { token: Some(Arc::new(RwLock::new(token.clone()))), ..self }
+    }
+
+    /// Another token for a console that asks for one; returns whether it is another one.
+    pub fn replace_token(&self, token: ListenerToken) -> bool {
+        let Some(place) = &self.token else { return false };
+        let mut place = place.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = *place != token;
+        *place = token;
+        is_other
+    }
+
+    /// Whether a request brings the token; nothing where none is asked for.
+    fn is_borne(&self, headers: &HeaderMap) -> Option<bool> {
+        let token = self.token.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        Some(bears(headers, token.as_str()))
     }
 
     /// Whether a request to the API is allowed.
     fn check_api(&self, headers: &HeaderMap) -> Result<(), Refused> {
-        match &self.token {
-            Some(token) if bears(headers, token) => Ok(()),
-            Some(_) => Err(Refused::NoToken),
+        match self.is_borne(headers) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Refused::NoToken),
             None if self.remote => Err(Refused::NeedsToken),
             None if is_of_browser(headers) => Err(Refused::WebPage),
             None => Ok(()),
@@ -61,23 +77,20 @@ impl Access {
     }
 
     /// Whether the console asks for a token.
-    pub(crate) fn has_token(&self) -> bool {
+    pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
     /// Whether a request brings the token of a console that has one.
     pub(crate) fn is_proved(&self, headers: &HeaderMap) -> bool {
-        self.token.as_ref().is_some_and(|token| bears(headers, token))
+        self.is_borne(headers) == Some(true)
     }
 
     fn check_metrics(&self, headers: &HeaderMap) -> Result<(), Refused> {
         if !self.remote || self.open_metrics {
             return Ok(());
         }
-        match &self.token {
-            Some(token) if bears(headers, token) => Ok(()),
-            _ => Err(Refused::NoToken),
-        }
+        if self.is_proved(headers) { Ok(()) } else { Err(Refused::NoToken) }
     }
 }
 
@@ -237,6 +250,19 @@ mod tests {
         assert_eq!(code(remote.check_metrics(&headers(&[]))), 401);
         assert_eq!(code(remote.check_metrics(&headers(&[("authorization", "Bearer 0123456789abcdef")]))), 200);
         assert_eq!(code(local.check_metrics(&headers(&[]))), 200);
+    }
+
+    #[test]
+    fn a_replaced_token_holds_no_longer() {
+        let access = Access::remote(false).with_token(&TOKEN.parse().unwrap());
+        let served = access.clone();
+        let bearer = |token: &str| headers(&[("authorization", &format!("Bearer {token}"))]);
+        assert!(!access.replace_token(TOKEN.parse().unwrap()), "the same one");
+        let other = "fedcba9876543210";
+        assert!(access.replace_token(other.parse().unwrap()));
+        assert_eq!(code(served.check_api(&bearer(TOKEN))), 401);
+        assert_eq!(code(served.check_api(&bearer(other))), 200);
+        assert!(!Access::local().replace_token(other.parse().unwrap()), "none is asked for");
     }
 
     #[test]

@@ -41,7 +41,7 @@ use tidegate_placement::{Follower, Placement};
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_process::{StartError, service_manager};
 use tidegate_reload::{
-    AccessRules, AdmissionRules, BrokerOperations, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles,
+    AccessRules, AdminToken, AdmissionRules, BrokerOperations, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles,
 };
 use tidegate_terminal::{Exit, complain, report};
 
@@ -119,7 +119,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
         placement = cluster::register(cluster, &status);
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
-    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    let parts = reloadable(config, log, &node, &tenancy, authentication, rules, console.as_ref());
     #[cfg(feature = "mobile")]
     let core = tidegate_gateway::core::start(config, &node, &status)?;
     let gateway = ToNode::new(config, &node, &serving, (entrances.2, cluster.is_some()));
@@ -373,6 +373,7 @@ fn reloadable(
     tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
     rules: Option<Arc<tidegate_acl::Rules>>,
+    console: Option<&Admin>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
@@ -386,6 +387,8 @@ fn reloadable(
     if let Some(authentication) = authentication {
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }
+    let token = console.and_then(|admin| AdminToken::of(&admin.access));
+    parts.extend(token.map(|token| Box::new(token) as Box<dyn Reloadable>));
     parts
 }
 
