@@ -1,4 +1,4 @@
-//! The memory for bodies of requests at a listener.
+//! The memory for bodies at a listener: of requests, and of answers.
 
 use std::sync::Arc;
 
@@ -29,6 +29,12 @@ impl BodyRoom {
         let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(self.max_body);
         // The semaphore is never closed.
         Arc::clone(&self.units).acquire_many_owned(units(length.min(self.max_body))).await.ok()
+    }
+
+    /// Room for a body of this length, if there is some and no other body waits for it.
+    pub(crate) fn try_take(&self, length: u64) -> Option<OwnedSemaphorePermit> {
+        let length = usize::try_from(length).unwrap_or(self.max_body).min(self.max_body);
+        Arc::clone(&self.units).try_acquire_many_owned(units(length)).ok()
     }
 }
 

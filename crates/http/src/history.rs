@@ -95,6 +95,22 @@ impl Visitor {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let question = question(query(request)?, now).or_else(bad)?;
+        let mut placing = self.answer_room.begin();
+        loop {
+            let (answer, count) = self.read_history(request, question.clone()).await?;
+            if let Some(answer) = placing.put(answer).await? {
+                self.counters.count_sent(Way::History, count, length(&answer));
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// The answer, and the number of its messages.
+    async fn read_history(
+        &self,
+        request: &Request<Incoming>,
+        question: HistoryQuestion,
+    ) -> Result<(Answer, usize), Box<Answer>> {
         let (credentials, client_id) = self.identified(request.headers()).await?;
         let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
         let read = move |is_wanted: &dyn Fn() -> bool| gateway.history(&caller, &client_id, &question, is_wanted);
@@ -105,9 +121,7 @@ impl Visitor {
         if !found.incomplete.is_empty() {
             body["incomplete"] = found.incomplete.into();
         }
-        let answer = json(StatusCode::OK, &body);
-        self.counters.count_sent(Way::History, count, length(&answer));
-        Ok(answer)
+        Ok((json(StatusCode::OK, &body), count))
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod activity;
 mod answer;
+mod answer_room;
 mod batch;
 mod body_room;
 mod counters;

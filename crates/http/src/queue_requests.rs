@@ -128,11 +128,16 @@ impl Visitor {
                 let orders = self.held(&id, request.headers(), filters).await?;
                 let until = Instant::now() + wait.unwrap_or(WAIT);
                 let max = max.unwrap_or(MAX_PAGE);
-                let poll = |answer| Order::Poll(Poll { acknowledged, max, until, answer });
-                let page = ask(&orders, poll).await.map_err(refusal)?;
-                let answer = json_text(StatusCode::OK, page.json);
-                self.counters.count_sent(Way::Queue, page.count, length(&answer));
-                Ok(answer)
+                let mut placing = self.answer_room.begin();
+                loop {
+                    let poll = |answer| Order::Poll(Poll { acknowledged, max, until, answer });
+                    let page = ask(&orders, poll).await.map_err(refusal)?;
+                    let (answer, count) = (json_text(StatusCode::OK, page.json), page.count);
+                    if let Some(answer) = placing.put(answer).await? {
+                        self.counters.count_sent(Way::Queue, count, length(&answer));
+                        return Ok(answer);
+                    }
+                }
             }
         }
     }

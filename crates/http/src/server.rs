@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::answer_room::{self, AnswerRoom};
 use crate::body_room::BodyRoom;
 use crate::counters::Counters;
 use crate::queue::Queues;
@@ -49,8 +50,8 @@ pub struct DoorSettings {
     pub max_connections: usize,
     /// Longest body, bytes.
     pub max_body: usize,
-    /// Bytes of the bodies of all connections at once, at most [`MAX_BODY_BYTES`](crate::MAX_BODY_BYTES); one longest body
-    /// always has room.
+    /// Bytes of the bodies of all connections at once, at most [`MAX_BODY_BYTES`](crate::MAX_BODY_BYTES), and as many of the
+    /// answers that wait for their clients; one longest body always has room.
     pub max_body_bytes: usize,
     /// Origins of pages that may use it; `*` means all.
     pub origins: Vec<String>,
@@ -88,6 +89,7 @@ struct Door {
     connections: ConnectionLimit,
     sessions: Arc<Semaphore>,
     body_room: Arc<BodyRoom>,
+    answer_room: Arc<BodyRoom>,
 }
 
 /// The parts that all connections share.
@@ -114,6 +116,7 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
             connections: ConnectionLimit::new(settings.max_connections),
             sessions: Arc::new(Semaphore::new(sessions.clamp(1, Semaphore::MAX_PERMITS))),
             body_room: Arc::new(BodyRoom::new(settings.max_body_bytes, settings.max_body)),
+            answer_room: Arc::new(BodyRoom::new(settings.max_body_bytes, answer_room::LONGEST)),
             settings,
         });
         for (socket, bound) in bind_all(PROTOCOL, &door.settings.addresses, bind)? {
@@ -201,6 +204,7 @@ async fn accept(
             fetches: shared.fetches.clone(),
             sessions: Arc::clone(&door.sessions),
             body_room: Arc::clone(&door.body_room),
+            answer_room: AnswerRoom::new(Arc::clone(&door.answer_room)),
             counters: Arc::clone(&shared.counters),
             bodies: Semaphore::new(MAX_BODIES),
             permit: permit.clone(),

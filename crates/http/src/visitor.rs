@@ -13,6 +13,7 @@ use tidegate_visitor::Fetches;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::answer::{Answer, bad, not_let_in};
+use crate::answer_room::AnswerRoom;
 use crate::body_room::BodyRoom;
 use crate::counters::Counters;
 use crate::fields::parameters;
@@ -52,6 +53,8 @@ pub(crate) struct Visitor {
     pub(crate) sessions: Arc<Semaphore>,
     /// Bounds the bodies that are held at once by all connections of the listener, KiB.
     pub(crate) body_room: Arc<BodyRoom>,
+    /// Bounds the answers that wait for the client to read them.
+    pub(crate) answer_room: AnswerRoom,
     /// The place of the connection at the listener.
     pub(crate) permit: ConnectionPermit,
 }

@@ -35,7 +35,13 @@ impl Visitor {
     pub(crate) async fn read(&self, topic: &str, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let wait = query(request)?.into_iter().rfind(|(name, _)| name == "wait");
         let wait = wait.map(|(_, wait)| wait_of(&wait)).transpose().or_else(bad)?;
-        self.watch(topic, request.headers(), wait.unwrap_or_default()).await
+        let mut placing = self.answer_room.begin();
+        loop {
+            let answer = self.watch(topic, request.headers(), wait.unwrap_or_default()).await?;
+            if let Some(answer) = placing.put(answer).await? {
+                return Ok(answer);
+            }
+        }
     }
 
     /// The retained message of a topic.
