@@ -9,7 +9,7 @@ use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
 use crate::session::Delivery;
-use crate::session::packet_ids::State;
+use crate::session::packet_ids::{InflightEntry, State};
 use crate::settings::fleet_topics::owner_of;
 use tidegate_mqtt::{PacketId, QoS};
 
@@ -80,7 +80,7 @@ impl Subscribing<'_> {
         let unsent = flow.inflight.iter().skip(flow.inflight.len() - again);
         let is_denied = |delivery: &Delivery| !self.may_be_sent_again(key, delivery);
         let denied = unsent.filter(|entry| entry.item.delivery.as_ref().is_some_and(is_denied));
-        for id in denied.map(|entry| entry.id()).collect::<Vec<_>>() {
+        for id in denied.map(InflightEntry::id).collect::<Vec<_>>() {
             self.withdraw_in_flight(now, key, id);
         }
     }
