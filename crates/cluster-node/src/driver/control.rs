@@ -1,6 +1,6 @@
 //! Speaks to the bus: keeps the membership, reads tables, says what this node is, and decides where it leads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -448,8 +448,7 @@ impl Control {
             Some((name.clone(), advert.life))
         };
         self.own.ended = self.ended.iter().filter_map(life).collect();
-        self.own.leads = self.leader.leads();
-        self.own.alike = self.shared.alike.get();
+        (self.own.leads, self.own.alike) = (self.leader.leads(), self.shared.alike.get());
         (self.own.leaving, self.own.stays) = self.shared.leaves();
         if self.storing.is_some() || self.stored.as_ref() == Some(&self.own) || self.member_since().is_none() {
             return;
@@ -478,15 +477,9 @@ impl Control {
             member_since,
             name: self.setup.name.as_str(),
             alike: &self.own.alike,
-            near: self.leader.leads().then(|| self.near()),
+            near: self.leader.leads().then(|| self.shared.linked()),
         };
         self.leader.decide(&outlook, &self.logs, &self.events);
-    }
-
-    /// This node, and the nodes that it has links with.
-    fn near(&self) -> BTreeSet<String> {
-        let linked = self.shared.near().into_keys();
-        linked.chain([self.setup.name.to_string()]).collect()
     }
 
     fn report(&self) {

@@ -131,18 +131,6 @@ impl State {
     fn has_lease(&self) -> bool {
         self.lease.is_some_and(|(_, until)| until > Instant::now())
     }
-
-    /// Whether the shards follow another table than the newest.
-    fn is_behind(&self) -> bool {
-        self.in_force.epoch != self.standpoint.table.epoch || self.in_force.life != self.standpoint.life
-    }
-
-    /// Whether clients can be served by the table in force. One that was ready stays so while a table of the same life is
-    /// on its way to the shards: its own partitions are served meanwhile.
-    fn follows(&self, was_ready: bool, now: Instant) -> bool {
-        let continues = was_ready && self.in_force.life == self.standpoint.life;
-        !self.is_behind() || continues && !self.behind.lasts(now)
-    }
 }
 
 impl Shared {
@@ -211,15 +199,13 @@ impl Shared {
     pub(super) fn note_in_force(&self, life: u64, epoch: u64, served: Partitions) {
         let mut state = self.state();
         state.in_force = InForce { life, epoch, served };
-        let is_behind = state.is_behind();
-        state.behind.step(is_behind, Instant::now());
+        state.behind.note_in_force((life, epoch), Instant::now());
     }
 
     pub(super) fn set_standpoint(&self, standpoint: Standpoint) {
         let mut state = self.state();
+        state.behind.note_newest((standpoint.life, standpoint.table.epoch), Instant::now());
         state.standpoint = standpoint;
-        let is_behind = state.is_behind();
-        state.behind.note(is_behind, Instant::now());
     }
 
     /// The partitions that the node should serve: the table, and whether it is of this life, which has a lease. A life
@@ -338,7 +324,7 @@ impl Shared {
         if !state.standpoint.member || !state.has_lease() {
             return Some("it is no member of its cluster".to_owned());
         }
-        if !state.follows(self.was_ready.load(Ordering::Relaxed), Instant::now()) {
+        if !state.behind.can_serve(self.was_ready.load(Ordering::Relaxed), Instant::now()) {
             return Some("it has yet to follow the table of its cluster".to_owned());
         }
         state.watched.lasts.then(|| describe(&state.watched))
@@ -513,31 +499,6 @@ mod tests {
         table.lives.insert("a".to_owned(), 1);
         let (member, has_place, leaving, bus) = (true, true, true, true);
         Standpoint { member, has_place, leaving, table, adverts, bus, ..Standpoint::default() }
-    }
-
-    #[test]
-    fn a_ready_node_stays_ready_while_a_table_is_on_its_way() {
-        let now = Instant::now();
-        let at = |ms| now + Duration::from_millis(ms);
-        let mut state = State { standpoint: leaving(), ..State::default() };
-        state.standpoint.life = 1;
-        (state.in_force.life, state.in_force.epoch) = (1, state.standpoint.table.epoch);
-        assert!(state.follows(false, now) && state.follows(true, now));
-        state.standpoint.table.epoch += 1;
-        state.behind.note(state.is_behind(), now);
-        assert!(!state.follows(false, now), "a node that starts follows the newest table first");
-        state.behind.note(state.is_behind(), at(1_500));
-        assert!(state.follows(true, at(2_000)) && !state.follows(true, at(2_001)));
-        // Shards that follow one table after the other are on their way.
-        state.standpoint.table.epoch += 1;
-        state.in_force.epoch += 1;
-        state.behind.step(state.is_behind(), at(1_900));
-        assert!(state.follows(true, at(3_900)) && !state.follows(true, at(3_901)));
-        state.in_force.epoch += 1;
-        state.behind.step(state.is_behind(), at(9_000));
-        assert!(state.follows(true, at(9_000)));
-        state.standpoint.life = 2;
-        assert!(!state.follows(true, at(9_000)), "another life serves nothing of the earlier one");
     }
 
     #[test]

@@ -58,13 +58,13 @@ impl Latency {
             let text = format!("messages wait {now:.1} s, the target is {target:.1} s: asks for {needed}");
             let proposal = self.proposal(Rule::Latency, waits, reading, text);
             let needed = self.settings.interval;
-            return Some(if lasted < needed {
+            return Some(if lasted < self.settings.least_measured(needed) {
                 proposal.held(wanted, HeldBack::MayBePeak { lasted, needed })
             } else {
                 proposal.to(wanted)
             });
         }
-        let lasted = lasted(self.tight_since).filter(|lasted| *lasted >= longer)?;
+        let lasted = lasted(self.tight_since).filter(|lasted| *lasted >= self.settings.least_measured(longer))?;
         let text = format!("a demand of {demand:.2} resources for {} s asks for {needed}", lasted.as_secs());
         Some(self.proposal(Rule::SustainedDemand, waits, reading, text).to(wanted))
     }

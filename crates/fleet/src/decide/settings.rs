@@ -112,6 +112,11 @@ impl Settings {
     /// The most observations of a window; at a higher rate the oldest are dropped earlier.
     pub const REMEMBERED_MAX: u32 = 4096;
 
+    /// The shortest measured time that counts as this one: observations come a little early or late.
+    pub(super) fn least_measured(&self, nominal: Duration) -> Duration {
+        nominal.saturating_sub(self.interval / 10)
+    }
+
     /// Checks everything.
     ///
     /// # Errors

@@ -79,6 +79,11 @@ impl Steady {
         self.settings.peak + self.settings.interval
     }
 
+    /// Whether something has been observed for longer than a peak.
+    fn is_no_peak(&self, lasted: Duration) -> bool {
+        lasted >= self.settings.least_measured(self.longer_than_a_peak())
+    }
+
     /// The utilisation above which there is too little: above the upper threshold by the tolerance, yet short of full.
     pub(super) fn trip(&self) -> f64 {
         (self.upper * (1.0 + self.settings.tolerance)).min(f64::midpoint(self.upper, 1.0))
@@ -184,14 +189,16 @@ impl Steady {
         let busy = self.busy_since(limit, seen).map(|since| seen.time.saturating_sub(since));
         // The run may be a peak on top of the work that has kept all busy for longer: only that work counts.
         let (lasted, needed) = match busy {
-            Some(busy) if lasted < longer && busy >= longer => (busy, self.resources_for(f64::from(seen.serving))),
+            Some(busy) if !self.is_no_peak(lasted) && self.is_no_peak(busy) => {
+                (busy, self.resources_for(f64::from(seen.serving)))
+            }
             _ => (lasted, self.needed(&run, reading, seen)),
         };
         let needed = needed.max(planned.saturating_add(1));
         let text = format!("a demand of {:.2} resources asks for {needed}, {planned} are planned", reading.resources);
         let proposal = self.proposal(Rule::SustainedDemand, reading, planned, text);
         let wanted = Change::between(planned, needed);
-        if lasted < longer {
+        if !self.is_no_peak(lasted) {
             return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed: longer }));
         }
         Some(proposal.to(wanted))
@@ -201,7 +208,7 @@ impl Steady {
     /// is extrapolated from its start with the smallest of its steps, so a peak on top of it adds nothing.
     fn rise(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
-        let span = self.longer_than_a_peak() + self.settings.interval;
+        let span = self.settings.least_measured(self.longer_than_a_peak() + self.settings.interval);
         let back = self.history.iter().rev().position(|point| seen.time.saturating_sub(point.time) >= span)?;
         let points: Vec<Point> = self.history.iter().rev().take(back + 1).rev().copied().collect();
         let slope = steady_rise(&points);
@@ -267,7 +274,7 @@ impl Steady {
             format!("the backlog would take {planned} resources {seconds:.0} s beside a usual demand of {usual:.2}");
         let proposal = self.proposal(Rule::Backlog, reading, planned, text);
         let needed = self.longer_than_a_peak();
-        if lasted < needed {
+        if !self.is_no_peak(lasted) {
             return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed }));
         }
         Some(proposal.to(wanted))
@@ -332,7 +339,7 @@ impl Steady {
     fn spread(&mut self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let hottest = Hottest::of(&self.settings, seen.samples);
         let longer = self.longer_than_a_peak();
-        let (hottest, remedy) = self.skew.note(hottest, self.trip(), longer, seen)?;
+        let (hottest, remedy) = self.skew.note(hottest, self.trip(), self.settings.least_measured(longer), seen)?;
         let planned = seen.planned();
         let (load, mean) = (hottest.load * 100.0, hottest.mean * 100.0);
         let text =

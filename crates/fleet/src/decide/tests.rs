@@ -31,18 +31,20 @@ struct Watched {
     pending: u32,
     leaving: u32,
     lead_time: Option<Duration>,
+    /// Milliseconds by which the next observations come early.
+    early_ms: u64,
 }
 
 impl Watched {
     fn new(name: PolicyName, settings: &Settings, serving: u32) -> Self {
         let (decider, sla) = (Decider::new(name, settings).unwrap(), sla(1, 20));
-        Self { decider, sla, time: 0, serving, pending: 0, leaving: 0, lead_time: None }
+        Self { decider, sla, time: 0, serving, pending: 0, leaving: 0, lead_time: None, early_ms: 0 }
     }
 
     fn see(&mut self, samples: &[Sample]) -> Decision {
         self.time += INTERVAL_S;
         let seen = LevelObservation {
-            time: Duration::from_secs(self.time),
+            time: Duration::from_millis(1_000 * self.time - self.early_ms),
             level: Level::Broker,
             serving: self.serving,
             pending: self.pending,
@@ -81,6 +83,25 @@ fn the_studys_policy_acts_at_the_second_full_observation() {
     (level.pending, level.serving) = (0, 2);
     let rests: Vec<Change> = (0..3).map(|_| level.see_all(cpu(1.0)).change).collect();
     assert_eq!(rests, [Change::Hold, Change::Hold, Change::Grow(1)]);
+}
+
+#[test]
+fn an_observation_that_comes_early_delays_no_growth() {
+    for name in [PolicyName::Default, PolicyName::Latency] {
+        let grown_at = |early_ms: &[u64]| {
+            let mut level = watched(name, 1);
+            level.see_all(full(0.1, 0.0));
+            let mut observe = |early| {
+                level.early_ms = early;
+                level.see_all(full(1.0, 300.0)).change
+            };
+            early_ms.iter().position(|early| matches!(observe(*early), Change::Grow(_)))
+        };
+        let exact = grown_at(&[0; 6]);
+        assert!(exact.is_some(), "{name}");
+        assert_eq!(grown_at(&[0, 40, 20, 30, 10, 20]), exact, "{name}");
+        assert_eq!(grown_at(&[0, 1_000, 1_200, 1_400, 1_000, 0]), exact, "{name}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The links of a node, as far as its clients depend on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use tidegate_cluster::Table;
@@ -37,6 +37,11 @@ impl Shared {
         };
         let is_near = |peer: &&PeerStatus| peer.state != LinkState::Dialing && is_member(peer);
         peers.iter().filter(is_near).map(|peer| (peer.name.to_string(), peer.incarnation)).collect()
+    }
+
+    /// This node, and the members that it has a link with.
+    pub(in crate::driver) fn linked(&self) -> BTreeSet<String> {
+        self.near().into_keys().chain([self.name.clone()]).collect()
     }
 
     /// The ways of clients around cut connections, with these links.

@@ -1,9 +1,10 @@
-//! A broker's queue is dealt again when another one begins to serve.
+//! A broker's queue is dealt again when another one begins to serve, or has nothing more to do.
 
 use crate::flows::contexts::Dealing;
 use crate::ids::BrokerLinkKey;
-use crate::now::{Millis, Now};
+use crate::now::Now;
 use crate::orchestrator::broker_link::settle::{ReassignTo, take_front};
+use crate::orchestrator::broker_link::spread::look_at_queue;
 
 /// Messages that are dealt again in one turn.
 const PIECE_MESSAGES: usize = 256;
@@ -18,6 +19,12 @@ impl Dealing<'_> {
         if broker_link.spread.at > now.monotonic {
             return;
         }
+        if broker_link.spread.left == 0 {
+            look_at_queue(&mut self.broker_links.brokers, now, self.state, key);
+        }
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key).filter(|it| it.spread.left > 0) else {
+            return;
+        };
         let (session, most) = (broker_link.session, broker_link.spread.left.min(PIECE_MESSAGES));
         let share = self.state.settings.queue.lower_priority_share;
         let flow = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
@@ -25,7 +32,11 @@ impl Dealing<'_> {
         broker_link.spread.left -= most;
         // A queue that has become empty has been sent in the meantime.
         let done = broker_link.spread.left == 0 || piece.len() < most;
-        broker_link.spread.at = if done { Millis::NEVER } else { now.monotonic.plus(PIECE_PAUSE_MS) };
+        if done {
+            broker_link.spread.rest(now);
+        } else {
+            broker_link.spread.at = now.monotonic.plus(PIECE_PAUSE_MS);
+        }
         self.deal_queue(now, key, piece, ReassignTo::AnyBroker);
         self.broker_links.brokers.open_window(now, self.state, self.layouts, key);
     }

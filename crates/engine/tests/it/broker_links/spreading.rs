@@ -1,4 +1,4 @@
-//! The queue of a slow broker is dealt again when another one begins to serve.
+//! The queue of a slow broker is dealt again when another one begins to serve, or has nothing more to do.
 
 use std::collections::BTreeSet;
 
@@ -126,4 +126,32 @@ fn even_queues_are_left_alone_when_a_broker_resumes() {
     world.advance(seconds(1));
     let moved: u64 = brokers.iter().map(|broker| broker.report().counters.resent).sum();
     assert_eq!(moved, 0);
+}
+
+#[test]
+fn a_long_queue_is_dealt_again_to_brokers_without_work() {
+    for policy in POLICIES {
+        let world = World::with(2, |settings| fleet_settings(settings, policy));
+        let mut taken = Taken::default();
+        let a = world.broker_with("a", lasting(), slow());
+        let b = world.broker_with("b", lasting(), slow());
+        publish(&world, 2 * MANY);
+        assert_eq!((taken.add(&a), taken.add(&b)), (1, 1), "{policy:?}");
+        // One of them works from now on, and has soon sent its half. The other one has one message of the rest at the end.
+        b.now(|ways| (ways.withholds_acknowledgements, ways.receive_maximum) = (false, None));
+        world.advance(seconds(60));
+        let given = taken.add(&b);
+        assert!(a.report().owed() <= 256 + 1, "{policy:?}: {given} given, {} kept", a.report().owed());
+        taken.expect_each_once(&world, &[&a], &[&b], 2 * MANY);
+    }
+}
+
+#[test]
+fn long_queues_of_equally_slow_brokers_are_left_alone() {
+    let world = World::with(2, |settings| fleet_settings(settings, RoutingPolicy::RoundRobin));
+    let brokers = ["a", "b"].map(|name| world.broker_with(name, lasting(), slow()));
+    publish(&world, 2 * MANY);
+    world.advance(seconds(10));
+    let kept = brokers.map(|broker| broker.report().owed());
+    assert_eq!(kept, [MANY as u64; 2]);
 }

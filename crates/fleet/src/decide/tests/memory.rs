@@ -9,7 +9,7 @@ fn restarted(level: &Watched, settings: &Settings) -> Watched {
     decider.recall(&memory).unwrap();
     let (sla, lead_time) = (level.sla, level.lead_time);
     let Watched { time, serving, pending, leaving, .. } = *level;
-    Watched { decider, sla, time, serving, pending, leaving, lead_time }
+    Watched { decider, sla, time, serving, pending, leaving, lead_time, early_ms: level.early_ms }
 }
 
 #[test]
