@@ -8,7 +8,7 @@ use tidegate_mqtt::frame_len;
 pub(crate) enum Flow {
     /// Go on.
     Next,
-    /// Go on behind the bytes of acknowledgements that were taken with the frame, which follow it.
+    /// Go on behind the bytes of further packets that were taken with the frame, which follow it.
     NextBehind(usize),
     /// The frame and the bytes behind it stay: their turn has not come.
     Hold,
@@ -17,7 +17,7 @@ pub(crate) enum Flow {
 }
 
 impl Flow {
-    /// Go on behind the bytes of acknowledgements that were taken with a frame.
+    /// Go on behind the bytes of further packets that were taken with a frame.
     #[inline]
     pub(crate) fn next_behind(bytes: usize) -> Self {
         if bytes == 0 { Self::Next } else { Self::NextBehind(bytes) }

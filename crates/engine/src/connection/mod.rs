@@ -463,8 +463,6 @@ impl Connection {
         self.extra.get_or_insert_default()
     }
 
-    /// Whether PUBLISH packets of this connection have to wait.
-    #[inline]
     /// Whether it waits for the decision about the node of its client.
     pub(crate) fn is_suspended(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.suspended)

@@ -22,6 +22,7 @@ mod passed;
 mod removals;
 mod retained;
 mod routing;
+mod runs;
 mod settled;
 mod settling;
 mod shards;

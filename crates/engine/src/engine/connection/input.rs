@@ -285,6 +285,11 @@ impl Engine {
                 }
                 if limits_rate {
                     parking!(self).charge_rate(now, key, frame.total_len);
+                } else if self.broker_links.brokers.config.is_on() {
+                    let behind = &rest[frame.total_len..];
+                    return Ok(Flow::next_behind(
+                        self.pipeline().publish_run_to_fleet(now, key, version, frame, behind),
+                    ));
                 }
             }
             PacketType::PubAck => {

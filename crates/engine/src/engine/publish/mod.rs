@@ -2,6 +2,7 @@
 
 mod admission;
 mod fan_out;
+mod fleet_run;
 mod origin;
 mod pipeline;
 mod turn_share;

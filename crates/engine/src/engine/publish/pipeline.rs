@@ -10,6 +10,7 @@ use crate::flows::contexts::deciding;
 use crate::flows::contexts::parking;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{ConnectionKey, TenantId};
+use crate::journal::Mark;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::publish::fan_out::FAN_OUT_STEP;
@@ -257,17 +258,26 @@ impl PublishPipeline<'_> {
             parking!(engine).charge_own_loop_lag(now, key, 0, raw.payload.len());
         }
         let waits = if traits.observers.is_empty() { 0 } else { deciding!(engine).tell_observers_of(it, ticket) };
-        if raw.packet_id.is_some() {
-            let outcome = answering!(engine).outcome_of(raw.qos, None, true);
-            let is_confirming = engine.broker_links.is_confirming();
-            let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
-            if !is_plain || !Gathered(&mut engine.state).gather(key, raw, mark) {
-                let digest = deciding!(engine).digest_if_refusable(it);
-                answering!(engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
-            }
+        self.answer_for_fleet(it, mark, waits);
+        if self.engine.broker_links.count_message() {
+            broker_linking!(self.engine).work_after_message(now);
         }
-        if engine.broker_links.count_message() {
-            broker_linking!(engine).work_after_message(now);
+    }
+
+    /// Answers a message that the fleet has got when this number of confirmations have come.
+    #[inline]
+    pub(super) fn answer_for_fleet(&mut self, it: &Inbound<'_>, mark: Mark, waits: u32) {
+        let Inbound { now, key, raw, .. } = *it;
+        if raw.packet_id.is_none() {
+            return;
+        }
+        let engine = &mut *self.engine;
+        let outcome = answering!(engine).outcome_of(raw.qos, None, true);
+        let is_confirming = engine.broker_links.is_confirming();
+        let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
+        if !is_plain || !Gathered(&mut engine.state).gather(key, raw, mark) {
+            let digest = deciding!(engine).digest_if_refusable(it);
+            answering!(engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         }
     }
 

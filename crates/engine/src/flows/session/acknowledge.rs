@@ -6,7 +6,8 @@ use crate::flows::contexts::Acknowledging;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
-use crate::session::acknowledge::{WrongType, put_ack};
+use crate::session::Delivery;
+use crate::session::acknowledge::{Answered, WrongType, put_ack};
 use crate::session::packet_ids::State;
 use crate::state::pub_acks::{ACK_LEN, Gathered};
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
@@ -49,8 +50,8 @@ impl Acknowledging<'_> {
         };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(0) };
         self.take_pub_ack(now.monotonic, session, id, code)?;
-        let mut further = 0;
-        for ack in behind.as_chunks().0 {
+        let mut further = self.settle_brought_run(now.monotonic, session, behind.as_chunks().0);
+        for ack in behind.as_chunks().0.iter().skip(further) {
             // Messages that a broker has answered may take space in its window: they are settled before the next answer.
             let id = packet_id_of_ack(*ack).filter(|_| !self.broker_links.settlement.has_undecided());
             let Some(id) = id else { break };
@@ -107,12 +108,62 @@ impl Acknowledging<'_> {
         };
         if !answered.of_broker_link {
             self.state.conclude(by, code, answered);
-        } else if !code.is_error() && self.broker_links.settle_brought(&mut self.state.journal, by, &answered) {
+        } else if !code.is_error() && self.settle_brought(by, &answered) {
             answered.in_flight.leave_memory(&mut self.state.memory);
         } else if !self.broker_links.note_answered(by, code, &mut answered.in_flight) {
             self.state.conclude(by, code, answered);
         }
         Ok(())
+    }
+
+    /// Settles a message that a broker has acknowledged and brought back, if nothing else depends on it.
+    #[inline]
+    fn settle_brought(&mut self, by: SessionKey, answered: &Answered) -> bool {
+        let Some(mut settler) = self.broker_links.settler(by) else { return false };
+        if !settler.has_brought(&answered.in_flight) {
+            return false;
+        }
+        settler.note_settled(1);
+        if let Some(stored) = answered.stored {
+            self.state.journal.delete_entry(stored, answered.in_flight.numbers);
+        }
+        true
+    }
+
+    /// The same for the messages of the first of these PUBACKs, in fewer steps; returns how many of them are taken.
+    #[inline]
+    fn settle_brought_run(&mut self, now: Millis, by: SessionKey, acks: &[[u8; ACK_LEN]]) -> usize {
+        let session = self.state.sessions.get_mut(by.0).filter(|session| session.is_broker_link());
+        let Some(session) = session.filter(|_| self.pings.is_empty() && !acks.is_empty()) else { return 0 };
+        if self.broker_links.settlement.has_undecided() {
+            return 0;
+        }
+        let (stored, Some(flow)) = (session.stored, session.flow.as_mut()) else { return 0 };
+        let Some(mut settler) = self.broker_links.settler(by) else { return 0 };
+        let (mut count, mut bytes) = (0, 0);
+        for ack in acks {
+            let Some(id) = packet_id_of_ack(*ack) else { break };
+            let Some((at, State::AwaitPubAck)) = flow.inflight.place_of(id) else { break };
+            let is_sent = at < flow.inflight.len() - flow.to_resend;
+            if !is_sent || !flow.inflight.at(at).is_some_and(|in_flight| settler.has_brought(in_flight)) {
+                break;
+            }
+            let Some(in_flight) = flow.inflight.finish_at(at) else { break };
+            bytes += in_flight.delivery.as_ref().map_or(0, Delivery::cost);
+            if let Some(stored) = stored {
+                self.state.journal.delete_entry(stored, in_flight.numbers);
+            }
+            in_flight.leave_memory(&mut self.state.memory);
+            count += 1;
+        }
+        if count > 0 {
+            settler.note_settled(count as u64);
+            flow.inflight_bytes -= bytes;
+            self.state.memory.held -= bytes;
+            flow.waiting_since = now;
+            self.state.counters.packets_in[PacketType::PubAck as usize] += count as u64;
+        }
+        count
     }
 
     #[inline]

@@ -4,17 +4,16 @@
 //! from a queue. So a message with subscribers in this process is kept until it has returned as well.
 //! Only a broker of MQTT 5 brings an id back; a message acknowledged by an older one is settled.
 
-use super::Unreturned;
-use super::id::MessageId;
+use super::id::sequence::IdReader;
+use super::id::{MessageId, SeenIds};
 use super::passed::UNPASSED_MAX_MESSAGES;
 use crate::ids::BrokerLinkKey;
 use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::Numbers;
 use crate::now::Now;
-use crate::orchestrator::broker_link::{BrokerLinks, Brokers, Settlement};
+use crate::orchestrator::broker_link::{BrokerLink, BrokerLinks, Brokers, Settlement, Unreturned};
 use crate::publish::layouts::Layouts;
-use crate::session::acknowledge::Answered;
 use crate::session::packet_ids::InflightEntry;
 use crate::session::queue::SessionQueue;
 use crate::session::table::Sessions;
@@ -66,32 +65,44 @@ pub(crate) enum ReassignTo {
     AnyBroker,
 }
 
+/// A broker whose messages are settled one by one as soon as it has acknowledged and brought them back, since nothing else
+/// depends on them.
+pub(crate) struct Settler<'a> {
+    broker_link: &'a mut BrokerLink,
+    seen: &'a SeenIds,
+    ids: &'a mut IdReader,
+}
+
 impl BrokerLinks {
-    /// Settles a message that a broker has acknowledged and brought back, if nothing else depends on it. That is so for
-    /// nearly all messages, and spares keeping them until the end of the packet. Returns whether it is settled.
+    /// The broker of a session, if its messages are settled one by one. That is so for nearly all messages, and spares
+    /// keeping them until the end of the packet.
     #[inline]
-    pub(crate) fn settle_brought(&mut self, journal: &mut Journal, session: SessionKey, answered: &Answered) -> bool {
+    pub(crate) fn settler(&mut self, session: SessionKey) -> Option<Settler<'_>> {
         let Self { brokers, settlement, quarantine, .. } = self;
         if brokers.has_members || !brokers.held.is_empty() || !quarantine.is_empty() || settlement.has_exceptions() {
-            return false;
+            return None;
         }
-        let Some(delivery) = &answered.in_flight.delivery else { return false };
-        let Some(id) = settlement.settled.at_end_of(delivery.message.properties()) else { return false };
-        let broker_link = brokers.by_session.get(&session.0).and_then(|key| brokers.all.get_mut(key));
-        let Some(broker_link) = broker_link.filter(|it| it.version.is_v5() && !it.suspicion.is_careful()) else {
-            return false;
-        };
-        if !settlement.seen.contains(&id) {
-            return false;
-        }
-        broker_link.note_one_answered();
-        broker_link.counters.acknowledged += 1;
-        broker_link.counters.returned += 1;
-        broker_link.pause.note_room();
-        if let Some(stored) = answered.stored {
-            journal.delete_entry(stored, answered.in_flight.numbers);
-        }
-        true
+        let broker_link = brokers.by_session.get(&session.0).and_then(|key| brokers.all.get_mut(key))?;
+        let is_simple = broker_link.version.is_v5() && !broker_link.suspicion.is_careful();
+        is_simple.then_some(Settler { broker_link, seen: &settlement.seen, ids: &mut settlement.settled })
+    }
+}
+
+impl Settler<'_> {
+    /// Whether the broker has brought a message back.
+    #[inline]
+    pub(crate) fn has_brought(&mut self, in_flight: &InFlight) -> bool {
+        let id = in_flight.delivery.as_ref().and_then(|it| self.ids.at_end_of(it.message.properties()));
+        id.is_some_and(|id| self.seen.contains(&id))
+    }
+
+    /// Counts messages that the broker has acknowledged and brought back.
+    #[inline]
+    pub(crate) fn note_settled(&mut self, count: u64) {
+        self.broker_link.note_one_answered();
+        self.broker_link.counters.acknowledged += count;
+        self.broker_link.counters.returned += count;
+        self.broker_link.pause.note_room();
     }
 }
 
