@@ -19,13 +19,11 @@ pub(crate) mod will;
 
 use crate::hash::NameHasher;
 use crate::identity::Identity;
-use crate::ids::BROKER_LINK_LISTENER;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId, counted_for};
+use crate::ids::{BROKER_LINK_LISTENER, ConnectionKey, ListenerId, PartitionId, ShardId, TenantId, counted_for};
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::link::record::{GroupName, MemberOptions};
-use crate::message::DELIVERY_BYTES;
-use crate::message::{Message, MessageRef};
+use crate::message::{DELIVERY_BYTES, Message, MessageRef};
 use crate::now::Millis;
 use crate::session::exchange::Exchange;
 pub(crate) use crate::session::filters::FilterList;

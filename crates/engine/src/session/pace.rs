@@ -2,8 +2,8 @@
 //!
 //! A pipeline shares the processors with its shard. A shard that takes more messages in a turn than the pipeline
 //! acknowledges would fill the queue of its session up to the bound, in fresh memory for each message, and no message
-//! would be delivered earlier. So publishers that make a long queue longer wait until the pipeline has taken some of it, if
-//! it does so at once. Where it does not, the pipeline waits for its sink: then the queue takes the messages, and
+//! would be delivered earlier. So publishers that make a long queue longer wait until the pipeline has taken some of
+//! it, if it does so at once. Where it does not, the pipeline waits for its sink: then the queue takes the messages, and
 //! publishers wait when it is full.
 
 use crate::now::Millis;
@@ -12,8 +12,8 @@ use crate::now::Millis;
 const PACED_MESSAGES: usize = 1024;
 /// Messages that the pipeline takes until publishers go on.
 const TAKEN_MESSAGES: usize = PACED_MESSAGES / 2;
-/// Messages by which a longer queue may grow before publishers wait again: a pipeline that returns to a long queue shortens
-/// it, and publishers have a share meanwhile.
+/// Messages by which a longer queue may grow before publishers wait again: a pipeline that returns to a long queue
+/// shortens it, and publishers have a share meanwhile.
 const GROWTH_MESSAGES: usize = TAKEN_MESSAGES / 2;
 /// How long publishers wait at most, milliseconds.
 pub(crate) const PACED_MS: u64 = 20;

@@ -1,5 +1,6 @@
 //! The publisher waits for a pipeline, though its queue has room.
 
+use crate::connection::Connection;
 use crate::session::overflow::Arriving;
 use crate::session::pace::PACED_MS;
 use crate::settings::overflow::Bounds;
@@ -12,7 +13,7 @@ impl FullQueue<'_> {
         let Arriving { to, publisher, bounds, .. } = *self.arriving;
         let Some(session) = self.state.sessions.get_mut(to.0) else { return };
         let connection = session.connection.and_then(|key| self.state.connections.get(key));
-        let is_of_hub = connection.is_some_and(|connection| connection.is_of_hub());
+        let is_of_hub = connection.is_some_and(Connection::is_of_hub);
         let Some(flow) = session.flow.as_mut().filter(|_| is_of_hub) else { return };
         let waiting = flow.waiting().0;
         let is_free = flow.pace.holds() || flow.full_at.is_none() && !flow.block_given_up;
