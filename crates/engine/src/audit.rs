@@ -113,6 +113,7 @@ impl Audit<'_> {
         let of_sys = usize::from(self.sys.has_timer())
             + usize::from(state.tallies.has_timer())
             + usize::from(state.loop_lag.has_timer())
+            + usize::from(state.pace_timer.is_some())
             + usize::from(self.groups.kept.has_timer());
         found.equal(
             "timers",

@@ -111,6 +111,8 @@ pub(crate) struct ShardState {
     pub meters: Meters,
     /// Sessions whose queues may delay publishers.
     pub blockers: BTreeSet<u32>,
+    /// When publishers have waited for the pace of a pipeline for too long; also its key among the timers.
+    pub pace_timer: Option<Millis>,
     /// Publishers that a queue asks to wait; worked off before the next packet.
     pub to_park: Vec<BlockedPublisher>,
     /// Publishers that may go on.
@@ -189,6 +191,7 @@ impl ShardState {
             tenants,
             meters: Meters::default(),
             blockers: BTreeSet::new(),
+            pace_timer: None,
             to_park: Vec::new(),
             to_unpark: Vec::new(),
             to_close: Vec::new(),

@@ -184,6 +184,8 @@ pub(crate) enum Timer {
     SessionEnd(SessionKey),
     /// A second is over in which turns took too long.
     LoopLag,
+    /// Publishers may have waited for a pipeline for too long.
+    Pace,
     /// Messages of groups that wait for a member are looked at.
     Deals,
     /// The next round of `$SYS`.
@@ -204,6 +206,7 @@ impl Waits for Timer {
             | Self::FormerWill(_)
             | Self::Expiry(_)
             | Self::LoopLag
+            | Self::Pace
             | Self::Deals
             | Self::Sys
             | Self::Receipts

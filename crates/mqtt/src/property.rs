@@ -55,10 +55,20 @@ impl<'a> PropertyReader<'a> {
     }
 
     /// The next property; `None` at the end of the block.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Property<'a>>, DecodeError> {
-        if self.reader.is_empty() {
-            return Ok(None);
+        match self.reader.rest() {
+            [] => Ok(None),
+            // The most frequent one, which every owner may carry as often as it likes.
+            [USER_PROPERTY, value @ ..] => {
+                self.reader = Reader::new(value);
+                read_pair(&mut self.reader).map(Some)
+            }
+            _ => self.next_other(),
         }
+    }
+
+    fn next_other(&mut self) -> Result<Option<Property<'a>>, DecodeError> {
         let id = read_id(&mut self.reader)?;
         if !id.allowed_in(self.owner) {
             return Err(DecodeError::PropertyNotAllowed { property: id, owner: self.owner });
@@ -76,6 +86,14 @@ impl<'a> PropertyReader<'a> {
 fn read_id(reader: &mut Reader<'_>) -> Result<PropertyId, DecodeError> {
     let number = reader.varint("property identifier")?;
     PropertyId::from_number(number).ok_or(DecodeError::UnknownProperty { id: number })
+}
+
+/// The identifier of a User Property, in one byte.
+const USER_PROPERTY: u8 = PropertyId::UserProperty as u8;
+
+#[inline]
+fn read_pair<'a>(reader: &mut Reader<'a>) -> Result<Property<'a>, DecodeError> {
+    Ok(Property::User(reader.string("user property name")?, reader.string("user property value")?))
 }
 
 fn read_value<'a>(reader: &mut Reader<'a>, id: PropertyId) -> Result<Property<'a>, DecodeError> {
@@ -111,9 +129,7 @@ fn read_value<'a>(reader: &mut Reader<'a>, id: PropertyId) -> Result<Property<'a
             Property::MaximumQos(if read_bool(reader, id)? { QoS::AtLeastOnce } else { QoS::AtMostOnce })
         }
         PropertyId::RetainAvailable => Property::RetainAvailable(read_bool(reader, id)?),
-        PropertyId::UserProperty => {
-            Property::User(reader.string("user property name")?, reader.string("user property value")?)
-        }
+        PropertyId::UserProperty => read_pair(reader)?,
         PropertyId::MaximumPacketSize => Property::MaximumPacketSize(non_zero(id, NonZeroU32::new(reader.u32(name)?))?),
         PropertyId::WildcardSubscriptionAvailable => Property::WildcardSubscriptionAvailable(read_bool(reader, id)?),
         PropertyId::SubscriptionIdentifierAvailable => {

@@ -233,22 +233,17 @@ pub fn matches(filter: &str, name: &str) -> bool {
         return false;
     }
     loop {
+        // A name has no wildcard, so the first difference is one, or shows that they do not match.
+        let same = filter.iter().zip(name).take_while(|(one, other)| one == other).count();
+        (filter, name) = (filter.get(same..).unwrap_or_default(), name.get(same..).unwrap_or_default());
         match filter {
             b"#" => return true,
+            // `#` matches its parent level, too.
+            [] | b"/#" => return name.is_empty(),
             [b'+', behind @ ..] => {
                 filter = behind;
                 name = name.get(level_len(name)..).unwrap_or_default();
             }
-            _ => {
-                let (level, behind) = filter.split_at(level_len(filter));
-                let Some(rest) = name.strip_prefix(level) else { return false };
-                (filter, name) = (behind, rest);
-            }
-        }
-        // A `/` follows in both, or both end. `#` matches its parent level, too.
-        match (filter, name) {
-            ([] | b"/#", []) => return true,
-            ([b'/', behind @ ..], [b'/', rest @ ..]) => (filter, name) = (behind, rest),
             _ => return false,
         }
     }

@@ -20,6 +20,7 @@ impl TimerCalls<'_> {
             Timer::Expiry(session) => self.handle_expiry_timer(now, session),
             Timer::SessionEnd(session) => ending!(self.engine).handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
+            Timer::Pace => self.handle_pace_timer(now),
             Timer::Deals => dealing!(self.engine).handle_deal_timer(now),
             Timer::Sys => self.engine.sys_rounds().publish_sys(now),
             Timer::Receipts => self.handle_receipts_timer(),

@@ -6,6 +6,7 @@ pub(crate) mod exchange;
 pub(crate) mod expiring;
 pub(crate) mod filters;
 pub(crate) mod overflow;
+pub(crate) mod pace;
 pub(crate) mod packet_ids;
 pub(crate) mod promise;
 pub(crate) mod queue;
@@ -18,16 +19,15 @@ pub(crate) mod will;
 
 use crate::hash::NameHasher;
 use crate::identity::Identity;
-use crate::ids::BROKER_LINK_LISTENER;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId, counted_for};
+use crate::ids::{BROKER_LINK_LISTENER, ConnectionKey, ListenerId, PartitionId, ShardId, TenantId, counted_for};
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::link::record::{GroupName, MemberOptions};
-use crate::message::DELIVERY_BYTES;
-use crate::message::{Message, MessageRef};
+use crate::message::{DELIVERY_BYTES, Message, MessageRef};
 use crate::now::Millis;
 use crate::session::exchange::Exchange;
 pub(crate) use crate::session::filters::FilterList;
+use crate::session::pace::Pace;
 use crate::session::packet_ids::{Inflight, InflightEntry, ReceivedIds, State};
 use crate::session::promise::Promise;
 use crate::session::queue::SessionQueue;
@@ -113,6 +113,8 @@ pub(crate) struct Flow {
     pub received_before: usize,
     /// Publishers parked by this queue.
     pub blocking: Vec<BlockedPublisher>,
+    /// Whether they wait for a pipeline, and not for room.
+    pub pace: Pace,
     /// A publisher waited too long: until the queue has space again, new messages are dropped.
     pub block_given_up: bool,
     /// Under which bounds the queue was full last; it counts as full until it is half empty.

@@ -333,6 +333,7 @@ impl ShardState {
                 let (waiting, waiting_bytes) = flow.waiting();
                 if bounds.has_room_again(waiting, waiting_bytes) {
                     flow.full_at = None;
+                    flow.pace.end(waiting);
                     if std::mem::take(&mut flow.gave_back) {
                         self.has_capacity.push(to);
                     }

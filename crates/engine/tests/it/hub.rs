@@ -11,6 +11,8 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
+mod pace;
+
 /// The listener of the hub is the second one.
 fn with_hub(settings: &mut Settings) {
     settings.hub_filters = vec![HubFilter::unchecked(TenantId::DEFAULT, "plant/+/temp")];

@@ -465,7 +465,7 @@ impl Sessions {
             let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
             if flow.blocking.iter().any(&gives_up) {
                 flow.blocking.retain(|other| !gives_up(other));
-                flow.block_given_up = true;
+                flow.block_given_up |= !flow.pace.holds();
             }
             !flow.blocking.is_empty()
         });

@@ -2,5 +2,6 @@
 
 mod live_limits;
 mod loop_lag;
+mod pace;
 mod rate;
 mod slow;

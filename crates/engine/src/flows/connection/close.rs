@@ -43,6 +43,7 @@ impl SessionEnding<'_> {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
             self.state.to_unpark.append(&mut flow.blocking);
+            flow.pace.end(0);
             flow.to_resend = 0;
         }
         let tenant = session.counted_for();

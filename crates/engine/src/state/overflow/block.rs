@@ -17,6 +17,7 @@ impl FullQueue<'_> {
             return self.refuse(Reason::QueueFullNewest);
         };
         let flow = session.flow_mut();
+        flow.pace.end(flow.waiting().0);
         // A publisher is asked to wait as soon as the limit is reached. Messages in flight by then still enter: one of
         // each publisher, and those on their way from other shards.
         let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);

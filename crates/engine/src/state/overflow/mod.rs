@@ -4,6 +4,7 @@ mod block;
 mod disconnect;
 mod drop_oldest;
 mod keep_last;
+mod pace;
 
 use crate::events::reason::Reason;
 use crate::now::Millis;
@@ -32,7 +33,11 @@ impl FullQueue<'_> {
             return false;
         }
         if self.state.has_room_after_expiry(self.now, to, &bounds, delivery.cost()) {
-            return !self.state.is_over_ceiling_after_expiry(self.now, to) || self.make_room_in_shard();
+            let enters = !self.state.is_over_ceiling_after_expiry(self.now, to) || self.make_room_in_shard();
+            if enters && bounds.policy == OverflowPolicy::Block {
+                self.pace();
+            }
+            return enters;
         }
         if let Some(session) = self.state.sessions.get_mut(to.0) {
             session.flow_mut().full_at = Some(bounds);
