@@ -8,7 +8,7 @@ use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
 use crate::harness::*;
 
-/// What a publisher, a broker and a subscriber see of messages, and the counts. `together` sends all messages in one read;
+/// Messages as a publisher, a broker and a subscriber see them, and the counts. `together` sends all in one read;
 /// a silent broker acknowledges nothing and brings nothing back.
 fn outcome(
     change: &impl Fn(&mut Settings),
