@@ -216,23 +216,25 @@ impl Rules {
             && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
-    /// Withdraws the queued messages that a client may no longer receive.
+    /// Withdraws the queued messages that a client may no longer receive. Those of groups are not asked about one by one.
     pub(crate) fn withdraw_waiting(&self, state: &mut ShardState, key: SessionKey) {
         if let Some(session) = state.sessions.get_mut(key.0) {
             // Messages of the tail are checked when they are read from the store.
             session.forget_newest(&mut state.memory);
         }
         let queue = state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
-        let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(state, key, delivery.message.topic());
+        let withdrawn = |delivery: &crate::session::Delivery| {
+            delivery.group.is_none() && !self.may_receive(state, key, delivery.message.topic())
+        };
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {
             return;
         }
         let (rules, settings) = (self, &state.settings);
         let Some(session) = state.sessions.get_mut(key.0) else { return };
         let Some(mut flow) = session.flow.take() else { return };
-        let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
-            .into_iter()
-            .partition(|delivery| Readers::of(rules, settings, delivery.message.topic()).may_be_sent(key, session));
+        let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue).into_iter().partition(|delivery| {
+            delivery.group.is_some() || Readers::of(rules, settings, delivery.message.topic()).may_be_sent(key, session)
+        });
         let stored = session.stored;
         flow.queue_bytes -= back.iter().map(crate::session::Delivery::cost).sum::<u64>();
         flow.queue = stay.into_iter().collect();

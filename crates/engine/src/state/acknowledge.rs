@@ -74,12 +74,11 @@ impl ShardState {
         }
     }
 
-    /// Retransmits the messages in flight when the last connection ended, in their order, then sends the queued ones.
-    pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+    /// A client is back: a refill sends the messages in flight again, in their order, and then the queued ones.
+    pub(crate) fn begin_resending(&mut self, now: Millis, to: SessionKey) {
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             flow.begin_resending(now);
         }
-        self.refill(now, layouts, to);
     }
 
     /// Sends the next message in flight again, if any is left and window and output have room; returns whether it did.

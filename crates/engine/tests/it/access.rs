@@ -266,3 +266,123 @@ fn another_listener_has_the_rights_of_a_session_asked_again() {
         drop((client, same, other));
     });
 }
+
+/// Allows everything through the first listener, and of a topic with a word nothing through another one.
+#[derive(Debug)]
+struct SecretsThroughFirst;
+
+impl Access for SecretsThroughFirst {
+    fn may_publish(&self, _: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+        true
+    }
+
+    fn may_subscribe(&self, subject: Subject<'_>, filter: &str, _: QoS, _: bool) -> bool {
+        self.may_receive(subject, filter)
+    }
+
+    fn may_receive(&self, subject: Subject<'_>, topic: &str) -> bool {
+        subject.listener.0 == 0 || !topic.contains("secret")
+    }
+
+    fn decides_on_delivery(&self) -> bool {
+        true
+    }
+}
+
+fn with_two_listeners(play: impl Fn(&World)) {
+    let two = |settings: &mut Settings| settings.listeners.push(ListenerSettings::default());
+    everywhere_with(two, |world| {
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(SecretsThroughFirst))));
+        }
+        world.run();
+        play(world);
+    });
+}
+
+#[test]
+fn messages_in_flight_are_not_sent_again_without_the_right() {
+    with_two_listeners(|world| {
+        let client = world.connect(v5("a").lasting().receive_maximum(3).manual());
+        for filter in ["secret/#", "open/#"] {
+            client.subscribe(filter, QoS::ExactlyOnce);
+        }
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("secret/1", "1").qos1());
+        publisher.publish(message("secret/1", "2").qos2());
+        publisher.publish(message("open/1", "3").qos1());
+        publisher.publish(message("secret/1", "waiting").qos1());
+        assert_eq!(client.messages().len(), 3);
+        client.lose();
+        let other = world.connect(v5("a").lasting().through(1));
+        assert_eq!(other.payloads(), ["3"]);
+        assert_eq!(world.dropped(Reason::NotAuthorized), 3);
+        other.lose();
+        let back = world.connect(v5("a").lasting());
+        back.expect_nothing();
+        assert_eq!(world.gauges().queued_messages, 0);
+    });
+}
+
+#[test]
+fn new_rules_withdraw_messages_in_flight_of_absent_clients() {
+    everywhere(|world| {
+        let client = world.connect(v5("a").lasting().manual());
+        client.subscribe("secret/#", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("secret/1", "x").qos1());
+        client.expect_publish("secret/1", "x");
+        client.lose();
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(NoSecrets))));
+        }
+        world.run();
+        let back = world.connect(v5("a").lasting());
+        back.expect_nothing();
+        assert_eq!(world.dropped(Reason::NotAuthorized), 1);
+    });
+}
+
+/// Forbids to receive secrets.
+#[derive(Debug)]
+struct NoSecrets;
+
+impl Access for NoSecrets {
+    fn may_publish(&self, _: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+        true
+    }
+
+    fn may_subscribe(&self, _: Subject<'_>, _: &str, _: QoS, shared: bool) -> bool {
+        !shared
+    }
+
+    fn may_receive(&self, _: Subject<'_>, topic: &str) -> bool {
+        !topic.contains("secret")
+    }
+
+    fn decides_on_delivery(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn messages_of_a_group_go_to_members_that_keep_the_right() {
+    with_two_listeners(|world| {
+        let client = world.connect(v5("a").lasting().receive_maximum(1).manual());
+        client.subscribe("$share/g/secret/+", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        for payload in ["sent", "waiting"] {
+            publisher.publish(message("secret/1", payload).qos1());
+        }
+        client.expect_publish("secret/1", "sent");
+        client.lose();
+        let member = world.connect(v5("member"));
+        member.subscribe("$share/g/secret/+", AtLeastOnce);
+        let other = world.connect(v5("a").lasting().through(1));
+        other.expect_nothing();
+        let mut payloads = member.payloads();
+        payloads.sort();
+        assert_eq!(payloads, ["sent", "waiting"]);
+        assert_eq!(world.dropped(Reason::NotAuthorized), 0);
+    });
+}

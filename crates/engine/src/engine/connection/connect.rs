@@ -236,9 +236,10 @@ impl EntryCalls<'_> {
         let event = self.engine.sys.client_event(now, &mut self.engine.state, session, ClientNews::Connected);
         publishing!(self.engine).publish_client_event(now, event);
         if resumed.is_some() {
+            self.engine.state.begin_resending(now.monotonic, session);
             self.engine.control().ask_for_rights_again(now, session);
             self.engine.groups.announce_presence(&self.engine.state, &mut self.engine.links, session, true);
-            self.engine.state.resume(now.monotonic, &mut self.engine.layouts, session);
+            self.engine.state.refill(now.monotonic, &mut self.engine.layouts, session);
         }
     }
 }

@@ -106,7 +106,8 @@ impl BrokerLinking<'_> {
         }
         // Before messages, so that the broker returns each message that is published from now on.
         self.broker_links.brokers.begin_filters(self.state, &self.broker_links.wanted, key, session_present);
-        self.state.resume(now.monotonic, self.layouts, session);
+        self.state.begin_resending(now.monotonic, session);
+        self.state.refill(now.monotonic, self.layouts, session);
         let complete =
             self.broker_links.brokers.all.get(&key).is_some_and(|broker_link| broker_link.filters.is_complete());
         if complete {
