@@ -20,7 +20,7 @@
 //! - `settled.rs`: whether all messages have arrived that brokers sent before a moment.
 //! - `opening.rs`: a broker that has connected waits for the filters of other members.
 //! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
-//!   queues are dealt again when a broker begins to serve.
+//!   queues are dealt again when a broker begins to serve, or has none.
 //! - `confirm.rs`: returned messages are settled in the store when all shards have them.
 //! - `here.rs`: delivers messages that no broker brings back.
 //! - `life.rs`: broker links come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
