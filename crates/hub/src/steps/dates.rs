@@ -69,12 +69,11 @@ pub(super) fn written(values: &[Value]) -> Result<Value, ComputeError> {
     let [unit, offset, form, time] = values else { return Ok(Value::Null) };
     let not_time = || ComputeError::NotTime(text_of(time));
     let minutes = zone(offset)?;
-    let nanoseconds = match time.as_i64() {
-        Some(whole) => i128::from(whole) * Unit::of(unit)?.nanoseconds(),
-        None => {
-            let milliseconds = Unit::of(unit)?.milliseconds(number_of(time)?).ok_or_else(not_time)?;
-            i128::from(milliseconds) * MILLISECOND
-        }
+    let unit = Unit::of(unit)?;
+    let nanoseconds = if let Some(whole) = time.as_i64() {
+        i128::from(whole) * unit.nanoseconds()
+    } else {
+        i128::from(unit.milliseconds(number_of(time)?).ok_or_else(not_time)?) * MILLISECOND
     };
     let local = nanoseconds.saturating_add(i128::from(minutes) * 60 * SECOND);
     let millis = i64::try_from(local.div_euclid(MILLISECOND)).ok();

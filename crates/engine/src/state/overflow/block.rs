@@ -24,7 +24,7 @@ impl FullQueue<'_> {
         let flow_gave_up = flow.block_given_up;
         let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
         if flow_gave_up || !hard {
-            self.state.gave_up |= flow_gave_up && self.arriving.delivery.qos != QoS::AtMostOnce;
+            self.state.gave_up |= self.arriving.delivery.qos != QoS::AtMostOnce;
             self.state.reports().discard_arriving(reason, self.arriving);
             return false;
         }

@@ -1,6 +1,6 @@
 //! `block`: a publisher that fills a queue waits, loses nothing, and its other packets are served.
 
-use tidegate_engine::{OverflowPolicy, Reason};
+use tidegate_engine::{OverflowPolicy, Reason, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketType, ReasonCode};
 
@@ -22,6 +22,26 @@ fn block_loses_nothing_and_keeps_the_order() {
         assert_eq!(world.counters().dropped_total(), 0);
         assert_eq!(publisher.answers().len(), 200);
         assert_eq!(world.gauges().input_bytes, 0);
+    });
+}
+
+#[test]
+fn a_message_beyond_twice_the_limit_is_refused() {
+    let settings = |settings: &mut Settings| {
+        policy(OverflowPolicy::Block, 1_000_000)(settings);
+        settings.queue.max_bytes = 4_000;
+        settings.limits.shard_link_bytes = 1_000;
+    };
+    everywhere_with(settings, |world| {
+        let subscriber = stuck(world, "s");
+        let text = "x".repeat(1_000);
+        // Each publisher has one message in flight when it is asked to wait.
+        let publish = |n: u32| world.connect(v5(&format!("p-{n}"))).publish(message("t", &text).qos1());
+        let codes: Vec<ReasonCode> = (0..40).map(publish).collect();
+        let taken = codes.iter().filter(|code| **code == ReasonCode::Success).count();
+        assert!((1..40).contains(&taken), "{codes:?}");
+        assert!(codes[taken..].iter().all(|code| *code == ReasonCode::QuotaExceeded), "{codes:?}");
+        assert_eq!(subscriber.drain().len(), taken);
     });
 }
 
