@@ -457,8 +457,10 @@ impl World {
                     is_there.then(|| content.get(&partition).cloned().unwrap())
                 });
                 if left.is_none() || self.unkept.remove(&partition) {
-                    self.begun_empty += 1;
-                    self.acknowledged[usize::from(partition)] = left.clone().unwrap_or_default();
+                    // A home that died before it read of its partition had nothing of it.
+                    let acknowledged = &mut self.acknowledged[usize::from(partition)];
+                    self.begun_empty += usize::from(!acknowledged.is_empty());
+                    *acknowledged = left.clone().unwrap_or_default();
                 }
                 let node = &mut self.nodes[index];
                 if !node.durable {
