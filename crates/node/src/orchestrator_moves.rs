@@ -236,6 +236,13 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
     }
 
+    /// The dead orchestrator of this connection is back, and continues the session at the broker when
+    /// [`NodeFleet::remove_broker`](crate::NodeFleet::remove_broker) ends the connection.
+    pub fn hand_back(&self, name: &str) {
+        let order = FleetOrder::HandBack { name: name.to_owned() };
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+    }
+
     /// Connects to the brokers from now on, but for these: another member still works off the connections that this one
     /// had to them in its last life.
     pub fn release_brokers(&self, but: BTreeSet<String>) {

@@ -90,6 +90,8 @@ pub(crate) enum FleetOrder {
     TakeBrought { name: String, answer: Sender<Brought> },
     /// Other members have stored this number of its messages.
     ConfirmBrought { name: String, messages: usize },
+    /// The dead orchestrator of this connection is back, and continues its session.
+    HandBack { name: String },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), BrokerLinkError>> },
     /// Keep the sessions of these connections of dead orchestrators.

@@ -46,6 +46,7 @@ impl OrderCalls<'_> {
             FleetOrder::ConfirmBrought { name, messages } => {
                 OrchestratorMoves::of(&mut self.shard.engine).confirm_brought(now, &name, messages);
             }
+            FleetOrder::HandBack { name } => OrchestratorMoves::of(&mut self.shard.engine).hand_back(&name),
             FleetOrder::Remove { name, force, done } => {
                 let _ = done.send(self.shard.engine.fleet().remove_broker_link(now, &name, force));
             }

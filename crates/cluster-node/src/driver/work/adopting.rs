@@ -272,7 +272,12 @@ impl Worker {
             let is_in_fleet = OrchestratorMoves::of(&self.node).has_broker(&adopted.broker);
             let waits_in_vain = !may_bring(is_in_fleet, || state_of(&self.node, &adopted.name))
                 || adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT);
-            if (is_over || waits_in_vain) && is_removed(&self.node, &adopted.name, waits_in_vain) {
+            let ends = is_over || waits_in_vain;
+            if ends && adopted.back_since.is_some() {
+                // The broker keeps messages that come before it connects.
+                OrchestratorMoves::of(&self.node).hand_back(&adopted.name);
+            }
+            if ends && is_removed(&self.node, &adopted.name, waits_in_vain) {
                 tracing::info!(node = adopted.of, broker = adopted.name, "the connection of a dead orchestrator ended");
             } else {
                 self.adopted.all.push(adopted);

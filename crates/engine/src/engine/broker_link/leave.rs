@@ -68,13 +68,14 @@ impl FleetCalls<'_> {
         }
         let Some(broker_link) = self.engine.broker_links.brokers.all.get_mut(&key) else { return Ok(()) };
         broker_link.ends = true;
+        let for_good = broker_link.adopted.as_ref().is_none_or(|adopted| !adopted.is_handed_back);
         let (session, connection) = (broker_link.session, broker_link.connection);
         self.engine.broker_links.brokers.note_flaws(key);
         // Before it leaves: otherwise its queue would go to other brokers before its sent messages.
         broker_linking!(self.engine).reassign(now, key);
         subscribing!(self.engine).leave_group(now, session, BROKER_LINK_SHARE, BROKER_LINK_FILTER);
         if let Some(connection) = connection {
-            self.engine.broker_links.brokers.say_goodbye(&mut self.engine.state, connection, true);
+            self.engine.broker_links.brokers.say_goodbye(&mut self.engine.state, connection, for_good);
             self.engine.end_connection(now, connection, Reason::BrokerLinkRemoved, None);
         }
         if let Some(broker_link) = self.engine.broker_links.brokers.all.remove(&key) {

@@ -177,6 +177,8 @@ impl FleetCalls<'_> {
         let message = FromBroker { key, broker_link, raw, properties: &properties, id: id.as_ref() };
         if let Some(packet_id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce)
             && !answering!(self.engine).takes_packet_id(session, packet_id)
+            // A message that has not come has this packet id after another member has continued the session.
+            && (is_adopted || id.as_ref().is_none_or(|id| self.engine.broker_links.settlement.has_seen(id)))
         {
             broker_linking!(self.engine).take_repetition(now, session, packet_id, &message);
             return Ok(());

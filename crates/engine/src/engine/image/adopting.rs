@@ -222,6 +222,14 @@ impl OrchestratorMoves<'_> {
         Ok((all, seal(out)))
     }
 
+    /// The orchestrator of this connection is back: the broker keeps the session when the connection is removed, and the next
+    /// messages for partitions that are there.
+    pub fn hand_back(&mut self, name: &str) {
+        if let Some(adopted) = self.engine.broker_links.brokers.adopted_named(name).and_then(Option::as_mut) {
+            adopted.is_handed_back = true;
+        }
+    }
+
     /// The other members have stored this number of messages of the connection of a dead orchestrator: they are
     /// acknowledged.
     pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {

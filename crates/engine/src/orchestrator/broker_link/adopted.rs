@@ -28,6 +28,8 @@ pub(crate) struct Adopted {
     pub(crate) transfers: Vec<u64>,
     /// Whether an earlier life of this process had taken it over.
     pub(crate) is_resumed: bool,
+    /// The orchestrator is back, and continues the session at the broker when this connection ends.
+    pub(crate) is_handed_back: bool,
     /// Messages that the broker has brought, for the members that have taken over the other partitions.
     pub(crate) for_members: Vec<u8>,
     /// The same for the new homes of partitions that had left the dead one, with messages that the dead one had taken;
@@ -44,7 +46,8 @@ impl Adopted {
         let (for_members, for_shards, unanswered) = (Vec::new(), Vec::new(), VecDeque::new());
         let for_left = forwards.then(Vec::new);
         let transfers = vec![transfer];
-        Self { client_id, transfers, is_resumed, for_members, for_left, for_shards, unanswered }
+        let is_handed_back = false;
+        Self { client_id, transfers, is_resumed, is_handed_back, for_members, for_left, for_shards, unanswered }
     }
 
     /// True if so much waits for other members that the broker has to keep its messages.

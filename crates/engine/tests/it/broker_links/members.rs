@@ -339,15 +339,7 @@ impl Run {
 
     /// A member is killed, and continues as its next life.
     fn restart(&mut self, member: usize) {
-        let world = self.members[member].world.clone();
-        world.note("restarts".to_owned());
-        self.crash(member);
-        self.lose_links_of(member);
-        self.open.retain(|(home, _), _| *home != member);
-        self.resume_streams(member);
-        self.resume_lines(member);
-        // It serves nothing, and has a table and no links when brokers connect.
-        self.tell_rosters();
+        self.begin_life(member);
         if self.random.percent(50) {
             self.go_on_without(member);
         }
@@ -359,18 +351,37 @@ impl Run {
         self.members[member].connect();
     }
 
-    /// The other members work while the process of this one is not there.
+    /// The process of a member ends. Its next life serves nothing, and has a table and no links when brokers connect.
+    fn begin_life(&mut self, member: usize) {
+        self.members[member].world.note("restarts".to_owned());
+        self.crash(member);
+        self.lose_links_of(member);
+        self.open.retain(|(home, _), _| *home != member);
+        self.resume_streams(member);
+        self.resume_lines(member);
+        self.tell_rosters();
+    }
+
+    /// The other members work while the process of this one is not there. Another one may be killed meanwhile.
     fn go_on_without(&mut self, member: usize) {
         let others: Vec<usize> = self.living().into_iter().filter(|other| *other != member).collect();
         let count = if others.is_empty() { 0 } else { self.random.below(12) };
         for _ in 0..count {
             let other = self.random.pick(&others);
-            if self.random.percent(50) {
-                self.publish(other);
-                self.members[other].connect();
-                for publisher in &mut self.members[other].publishers {
-                    publisher.process();
+            if self.members[other].is_dead {
+                continue;
+            }
+            match self.random.below(20) {
+                0 => self.begin_life(other),
+                1 => self.die(other),
+                2..=10 => {
+                    self.publish(other);
+                    self.members[other].connect();
+                    for publisher in &mut self.members[other].publishers {
+                        publisher.process();
+                    }
                 }
+                _ => {}
             }
             let steps = self.random.below(30);
             self.members[other].world.run_some(steps);

@@ -1,5 +1,7 @@
 //! No message comes twice by the connection of a dead orchestrator, also after a restart.
 
+use tidegate_mqtt::{Packet, PacketId, Publish, PublishProperties, TopicName, UserProperties, Version};
+
 use super::*;
 
 /// An orchestrator whose store outlasts its process.
@@ -60,4 +62,58 @@ fn ids_of_a_dead_connection_outlast_it_while_its_broker_waits() {
     own.carry(&carried);
     let one = heir.connect(v5("one").lasting());
     one.expect_nothing();
+}
+
+#[test]
+fn a_broker_keeps_messages_for_a_member_that_is_back() {
+    for is_back in [true, false] {
+        let (dead, _) = dies(&["one"]);
+        let heir = world();
+        heir.broker("b");
+        let left = connect_as_dead(&heir, &dead);
+        let removed = heir.engine(0, |engine, now| {
+            if is_back {
+                OrchestratorMoves::of(engine).hand_back("a@dead");
+            }
+            engine.fleet().remove_broker_link(now, "a@dead", false)
+        });
+        removed.expect("it owes nothing");
+        heir.run();
+        let [carried] = with_ids(["1"]);
+        left.with(|broker| broker.route(&carried));
+        assert_eq!(left.with(|broker| broker.owes()), usize::from(is_back), "its session is there or not");
+    }
+}
+
+#[test]
+fn a_packet_id_of_a_continued_session_is_no_repetition() {
+    let world = world();
+    let own = world.broker("b");
+    let one = world.connect(v5("one").lasting());
+    one.subscribe("t", ExactlyOnce);
+    // Another member has released the first message, and the broker has sent it the second one under the same packet id.
+    for (carried, dup, new) in
+        with_ids(["1", "2"]).iter().zip([false, true]).flat_map(|(it, dup)| [(it, dup, true), (it, true, false)])
+    {
+        let pairs: Vec<(&str, &str)> =
+            carried.user_properties.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let publish = Publish {
+            dup,
+            qos: ExactlyOnce,
+            retain: false,
+            topic: Some(TopicName::new("t").expect("a topic name")),
+            packet_id: PacketId::new(9),
+            properties: PublishProperties {
+                user_properties: UserProperties::new(&pairs),
+                ..PublishProperties::default()
+            },
+            payload: &carried.payload,
+        };
+        own.say(Version::V5, &Packet::Publish(publish));
+        if new {
+            one.expect_publish("t", &carried.text());
+        } else {
+            one.expect_nothing();
+        }
+    }
 }

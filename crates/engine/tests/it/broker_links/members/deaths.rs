@@ -304,11 +304,18 @@ impl Run {
         }
         let world = self.members[line.at].world.clone();
         world.note(format!("{} is worked off", line.name));
-        let removed = world.engine(0, |engine, now| engine.fleet().remove_broker_link(now, &line.name, false));
+        let is_back = !self.members[line.of].is_dead;
+        let removed = world.engine(0, |engine, now| {
+            if is_back {
+                OrchestratorMoves::of(engine).hand_back(&line.name);
+            }
+            engine.fleet().remove_broker_link(now, &line.name, false)
+        });
         if removed.is_err() {
             return self.lines.push(line);
         }
-        self.connections.retain(|(_, connection)| connection.name() != line.name);
+        self.run(line.at);
+        self.connections.retain(|(_, connection)| is_back || connection.name() != line.name);
         self.reach_brokers();
         if self.lines.is_empty() {
             let open: Vec<(usize, usize)> = self.open.keys().copied().collect();

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Continued, Partitions};
 
-use super::{BROKERS, Run};
+use super::{BROKERS, Run, partitions_of};
 use crate::harness::*;
 
 impl Run {
@@ -11,12 +11,12 @@ impl Run {
         self.lines.iter().any(|line| line.is_of(member))
     }
 
-    /// Sometimes a dead member comes back whose connections are not worked off; one of two members at any time.
+    /// Sometimes a dead member comes back whose connections are not worked off; one of two members at any time. It has the
+    /// sessions that no other member has taken over.
     pub(super) fn come_back_sometimes(&mut self) {
-        let has_sessions = |member: usize| self.readers.iter().any(|reader| reader.home == member);
         let returns = |member: &usize| {
             let is_one_of_two = self.members.len() == 2;
-            self.members[*member].is_dead && !has_sessions(*member) && (is_one_of_two || self.has_lines(*member))
+            self.members[*member].is_dead && (is_one_of_two || self.has_lines(*member))
         };
         let mut dead = (0..self.members.len()).filter(returns);
         if let Some(member) = dead.next()
@@ -26,7 +26,8 @@ impl Run {
         }
     }
 
-    /// It has no partitions any more, and reaches its brokers when the connections of its last life are worked off.
+    /// It has only the partitions that no other member has, and reaches its brokers when the connections of its last life are
+    /// worked off.
     fn come_back(&mut self, member: usize) {
         let world = self.members[member].world.clone();
         world.note("comes back".to_owned());
@@ -35,8 +36,10 @@ impl Run {
         world.crash(Crash::now(1));
         self.members[member].is_dead = false;
         self.tell_rosters();
+        let kept = self.readers.iter().filter(|reader| reader.home == member);
+        let kept = kept.map(|reader| partitions_of(&reader.name)).fold(Partitions::NONE, Partitions::with);
         world.engine(0, |engine, now| {
-            engine.moves().forget_partitions(now, Partitions::ALL);
+            engine.moves().forget_partitions(now, Partitions::ALL.without(kept));
             engine.fleet().continue_adopted(now, Continued::None);
         });
         self.mend_links();
@@ -52,8 +55,14 @@ impl Run {
             let has_brokers = self.connections.iter().any(|(_, it)| it.is_of(&world) && BROKERS.contains(&it.name()));
             if !has_brokers && !self.has_lines(member) {
                 world.note("may connect to its brokers".to_owned());
-                let brokers = BROKERS.map(|name| world.broker_unknown(name, Ways::default()));
-                self.connections.extend(brokers.into_iter().enumerate());
+                for (number, name) in BROKERS.into_iter().enumerate() {
+                    // The broker may have kept the session.
+                    let former = format!("{name}@m{member}");
+                    match self.connections.iter_mut().find(|(_, it)| it.name() == former) {
+                        Some((_, it)) => *it = world.take_over_broker(it, name),
+                        None => self.connections.push((number, world.broker_unknown(name, Ways::default()))),
+                    }
+                }
             }
         }
     }
