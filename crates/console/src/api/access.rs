@@ -68,11 +68,10 @@ impl Access {
     /// Whether a request to the API is allowed.
     fn check_api(&self, headers: &HeaderMap) -> Result<(), Refused> {
         match self.is_borne(headers) {
-            Some(true) => Ok(()),
             Some(false) => Err(Refused::NoToken),
             None if self.remote => Err(Refused::NeedsToken),
             None if is_of_browser(headers) => Err(Refused::WebPage),
-            None => Ok(()),
+            Some(true) | None => Ok(()),
         }
     }
 
