@@ -216,7 +216,7 @@ impl Rules {
             && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
-    /// Withdraws the queued messages that a client may no longer receive. Those of groups are not asked about one by one.
+    /// Withdraws the queued messages that a client may no longer receive. The filters of groups are checked, not their messages.
     pub(crate) fn withdraw_waiting(&self, state: &mut ShardState, key: SessionKey) {
         if let Some(session) = state.sessions.get_mut(key.0) {
             // Messages of the tail are checked when they are read from the store.

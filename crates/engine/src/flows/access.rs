@@ -3,8 +3,8 @@
 use crate::event::Attempt;
 use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
-use crate::flows::contexts::Subscribing;
-use crate::flows::contexts::dealing;
+use crate::flows::contexts::{Subscribing, Withdrawing};
+use crate::flows::contexts::{dealing, withdrawing};
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
@@ -67,10 +67,12 @@ impl Subscribing<'_> {
             }
         }
         // Behind the groups, which have taken their messages back.
-        self.withdraw_unanswered(now, key);
+        withdrawing!(self).withdraw_unanswered(now, key);
         self.rules.withdraw_waiting(self.state, key);
     }
+}
 
+impl Withdrawing<'_> {
     /// Withdraws messages in flight that would be sent again and that the client may not receive: another client may
     /// have come to the session, or the rules have changed while it was away.
     fn withdraw_unanswered(&mut self, now: Now, key: SessionKey) {

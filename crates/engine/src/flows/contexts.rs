@@ -121,6 +121,12 @@ contexts! { ($)
         ref rules;
     }
 
+    /// The parts of an engine that change when a client loses the right to messages in flight.
+    withdrawing => Withdrawing {
+        mut state, layouts, links, groups, broker_links;
+        ref rules;
+    }
+
     /// The parts of an engine that decide whether a client comes in, and under which name and limits.
     connecting => Connecting {
         mut state, router;

@@ -237,7 +237,7 @@ impl Arrivals {
     }
 
     /// Pieces are awaited for partitions that may have come before: in an earlier life of this process, or from a home
-    /// whose pieces seemed to have ended. Those that are not known to have come have been here all the time, such as
+    /// whose pieces seemed to have ended. Partitions without an arrival have been here all the time, such as
     /// partitions of a member that is back before another one had them: they have what brokers have delivered here.
     pub(crate) fn resume(&mut self, now: Now, journal: &mut Journal, partitions: Partitions) {
         let mut resident = partitions;

@@ -20,13 +20,8 @@ impl OrderCalls<'_> {
                 let _ = done.send(self.shard.engine.fleet().drain_broker_link(now, &name));
             }
             FleetOrder::Adopt { of, broker_link, transfer, options, answer } => {
-                let adopted = OrchestratorMoves::of(&mut self.shard.engine).adopt_broker_link(
-                    now,
-                    &of,
-                    &broker_link,
-                    transfer,
-                    options,
-                );
+                let mut moves = OrchestratorMoves::of(&mut self.shard.engine);
+                let adopted = moves.adopt_broker_link(now, &of, &broker_link, transfer, options);
                 // The connection is remembered only when its session is in the store.
                 self.shard.peering().answer_committed(answer, adopted);
             }

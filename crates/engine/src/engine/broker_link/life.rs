@@ -12,7 +12,7 @@ use crate::orchestrator::broker_link::copies::LastMessage;
 use crate::orchestrator::broker_link::opening::Opening;
 use crate::orchestrator::broker_link::packet_limits::PacketLimit;
 use crate::orchestrator::broker_link::passed::Unpassed;
-use crate::orchestrator::broker_link::spread::{Spread, watch_queue};
+use crate::orchestrator::broker_link::spread::{BrokerQueues, Spread};
 use crate::orchestrator::broker_link::versions::Objection;
 use crate::orchestrator::broker_link::{
     BrokerLink, BrokerLinkCounters, BrokerLinkError, BrokerLinkOptions, DialAttempt, FilterSync, Hold, Pause, Probe,
@@ -153,7 +153,7 @@ impl FleetCalls<'_> {
                         key,
                     );
                     dealing!(self.engine).end_pause(now, key);
-                    watch_queue(&mut self.engine.broker_links.brokers, now, &self.engine.state, key);
+                    BrokerQueues::of(&mut self.engine.broker_links.brokers, &self.engine.state).watch(now, key);
                     self.engine.broker_links.brokers.ask_filters_again(now, &mut self.engine.state, key);
                     self.engine.broker_links.brokers.ask_ending_again(
                         now,

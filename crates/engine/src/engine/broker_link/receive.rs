@@ -24,6 +24,7 @@ use crate::publish::unacknowledged;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::{is_of_tenant, of_brokers};
+use crate::state::ShardState;
 use crate::state::pub_acks::Gathered;
 use crate::topics::{RouteSlot, is_own_topic};
 use tidegate_mqtt::{Frame, PacketType, PublishProperties, QoS, RawPublish, ReasonCode, Version, split_frame};
@@ -160,16 +161,7 @@ impl FleetCalls<'_> {
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
             self.engine.state.sessions.forget_receipt(&mut self.engine.state.journal, session, packet_id);
         }
-        if raw.packet_id.is_none() {
-            from.counters.note_received(None)?;
-        } else {
-            let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-            if !is_repetition(raw, flow) {
-                let connection = self.engine.state.connections.get(key);
-                let unacknowledged = connection.map_or(0, |connection| unacknowledged(connection, flow));
-                from.counters.note_received(Some(unacknowledged))?;
-            }
-        }
+        count_received(raw, from, &self.engine.state, (key, session))?;
         let is_adopted = from.adopted.is_some();
         let former = from.adopted.as_ref().map_or_else(Vec::new, |adopted| adopted.transfers.clone());
         let ticket = raw.packet_id.map(|_| self.engine.state.connections.next_ticket(key));
@@ -388,6 +380,25 @@ fn check_room_for_members(handover: &Handover, from: &BrokerLink, raw: &RawPubli
         // The broker keeps unacknowledged messages, and sends it again on the next connection.
         let detail = "too many messages wait for other members of the cluster";
         return Err(Refused::new(Reason::MemoryCeiling, detail));
+    }
+    Ok(())
+}
+
+/// Counts a message of a broker, unless it is a repetition.
+fn count_received(
+    raw: &RawPublish<'_>,
+    from: &mut BrokerLink,
+    state: &ShardState,
+    (key, session): (ConnectionKey, SessionKey),
+) -> Result<(), Refused> {
+    if raw.packet_id.is_none() {
+        return from.counters.note_received(None);
+    }
+    let flow = state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+    if !is_repetition(raw, flow) {
+        let connection = state.connections.get(key);
+        let unacknowledged = connection.map_or(0, |connection| unacknowledged(connection, flow));
+        from.counters.note_received(Some(unacknowledged))?;
     }
     Ok(())
 }

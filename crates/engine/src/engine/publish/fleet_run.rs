@@ -14,7 +14,7 @@ use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, PacketType, QoS, RawPublish, Version, split_frame};
 
 /// The facts that all messages of a run share.
-struct Run {
+struct FleetRun {
     key: ConnectionKey,
     session: SessionKey,
     payer: Payer,
@@ -53,7 +53,13 @@ impl PublishPipeline<'_> {
     }
 
     /// The facts of a run, if messages like this one go to the only broker of the fleet, and nowhere else.
-    fn begin_run(&mut self, now: Now, key: ConnectionKey, version: Version, first: &RawPublish<'_>) -> Option<Run> {
+    fn begin_run(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        first: &RawPublish<'_>,
+    ) -> Option<FleetRun> {
         let engine = &mut *self.engine;
         let is_plain = !first.retain && first.qos != QoS::ExactlyOnce && first.properties.is_empty();
         let is_busy = !engine.fan_outs.is_empty() || engine.state.loop_lag.is_on(now);
@@ -89,7 +95,7 @@ impl PublishPipeline<'_> {
         let broker = engine.groups.sole_receiver_here(group)?;
         let publisher = engine.broker_links.publisher_of(&engine.state, key, Some(session));
         let expires_at = self.expiry_of(now, slot, Millis::NEVER);
-        Some(Run { key, session, payer, max_packet, slot, expires_at, publisher, broker })
+        Some(FleetRun { key, session, payer, max_packet, slot, expires_at, publisher, broker })
     }
 
     /// Takes the messages at the beginning of `input` that belong to the run; returns their bytes. `properties` is memory
@@ -97,12 +103,12 @@ impl PublishPipeline<'_> {
     fn take_run(
         &mut self,
         now: Now,
-        run: &Run,
+        run: &FleetRun,
         (version, first_byte, topic): (Version, u8, &[u8]),
         input: &[u8],
         properties: &mut Vec<u8>,
     ) -> usize {
-        let Run { key, slot, expires_at, .. } = *run;
+        let FleetRun { key, slot, expires_at, .. } = *run;
         let (mut taken, mut count, mut payload_bytes, mut qos) = (0, 0, 0, QoS::AtMostOnce);
         // The longest payload whose message needs no stage.
         let mut longest = None;

@@ -4,7 +4,7 @@ use crate::flows::contexts::Dealing;
 use crate::ids::BrokerLinkKey;
 use crate::now::Now;
 use crate::orchestrator::broker_link::settle::{ReassignTo, take_front};
-use crate::orchestrator::broker_link::spread::look_at_queue;
+use crate::orchestrator::broker_link::spread::BrokerQueues;
 
 /// Messages that are dealt again in one turn.
 const PIECE_MESSAGES: usize = 256;
@@ -20,7 +20,7 @@ impl Dealing<'_> {
             return;
         }
         if broker_link.spread.left == 0 {
-            look_at_queue(&mut self.broker_links.brokers, now, self.state, key);
+            BrokerQueues::of(&mut self.broker_links.brokers, self.state).look_at(now, key);
         }
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key).filter(|it| it.spread.left > 0) else {
             return;

@@ -50,10 +50,11 @@ impl Spread {
 impl Brokers {
     /// A broker has begun to serve: queues that are longer than the mean are dealt again from now on.
     pub(super) fn begin_spread(&mut self, now: Now, state: &mut ShardState) {
-        if !deals_again(self) {
+        let serving = BrokerQueues::of(self, state);
+        if !serving.deals_again() {
             return;
         }
-        let queues = serving_queues(self, state);
+        let queues = serving.serving();
         let total: usize = queues.iter().map(|(_, queued)| queued).sum();
         let mean = total.div_ceil(queues.len().max(1));
         for (key, queued) in queues {
@@ -64,38 +65,49 @@ impl Brokers {
     }
 }
 
-/// Looks from now on whether other brokers have nothing to do while the queue of this one is long.
-pub(crate) fn watch_queue(brokers: &mut Brokers, now: Now, state: &ShardState, key: BrokerLinkKey) {
-    let deals_again = deals_again(brokers);
-    let Some(broker_link) = brokers.all.get_mut(&key).filter(|it| deals_again && it.spread.at == Millis::NEVER) else {
-        return;
-    };
-    if state.sessions.queue_len(broker_link.session) > LONG_QUEUE {
-        broker_link.spread.rest(now);
-    }
-}
-
-/// A long queue is dealt again if another broker has nothing to do: it is faster than this one.
-pub(crate) fn look_at_queue(brokers: &mut Brokers, now: Now, state: &ShardState, key: BrokerLinkKey) {
-    let queues = serving_queues(brokers, state);
-    let has_idle = queues.iter().any(|(_, queued)| *queued == 0);
-    let own = queues.into_iter().find(|(of, _)| *of == key).map_or(0, |(_, queued)| queued);
-    let Some(broker_link) = brokers.all.get_mut(&key) else { return };
-    match own {
-        0..=LONG_QUEUE => broker_link.spread = Spread::default(),
-        _ if has_idle => broker_link.spread.begin(own, now),
-        _ => broker_link.spread.rest(now),
-    }
-}
-
-/// Whether topics have no brokers of their own.
-fn deals_again(brokers: &Brokers) -> bool {
-    brokers.config.settings().is_some_and(|settings| settings.policy != RoutingPolicy::TopicHash)
-}
-
 /// The queues of the brokers that get messages.
-fn serving_queues(brokers: &Brokers, state: &ShardState) -> Vec<(BrokerLinkKey, usize)> {
-    let serves = |link: &BrokerLink| link.stage == Stage::Open && link.draining.is_none();
-    let serving = brokers.all.iter().filter(|(_, broker_link)| serves(broker_link));
-    serving.map(|(key, broker_link)| (*key, state.sessions.queue_len(broker_link.session))).collect()
+pub(crate) struct BrokerQueues<'a> {
+    brokers: &'a mut Brokers,
+    state: &'a ShardState,
+}
+
+impl<'a> BrokerQueues<'a> {
+    pub(crate) fn of(brokers: &'a mut Brokers, state: &'a ShardState) -> Self {
+        Self { brokers, state }
+    }
+
+    /// Looks from now on whether other brokers have nothing to do while the queue of this one is long.
+    pub(crate) fn watch(&mut self, now: Now, key: BrokerLinkKey) {
+        let deals_again = self.deals_again();
+        let broker_link = self.brokers.all.get_mut(&key);
+        let Some(broker_link) = broker_link.filter(|it| deals_again && it.spread.at == Millis::NEVER) else { return };
+        if self.state.sessions.queue_len(broker_link.session) > LONG_QUEUE {
+            broker_link.spread.rest(now);
+        }
+    }
+
+    /// A long queue is dealt again if another broker has nothing to do: it is faster than this one.
+    pub(crate) fn look_at(&mut self, now: Now, key: BrokerLinkKey) {
+        let queues = self.serving();
+        let has_idle = queues.iter().any(|(_, queued)| *queued == 0);
+        let own = queues.into_iter().find(|(of, _)| *of == key).map_or(0, |(_, queued)| queued);
+        let Some(broker_link) = self.brokers.all.get_mut(&key) else { return };
+        match own {
+            0..=LONG_QUEUE => broker_link.spread = Spread::default(),
+            _ if has_idle => broker_link.spread.begin(own, now),
+            _ => broker_link.spread.rest(now),
+        }
+    }
+
+    /// Whether topics have no brokers of their own.
+    fn deals_again(&self) -> bool {
+        self.brokers.config.settings().is_some_and(|settings| settings.policy != RoutingPolicy::TopicHash)
+    }
+
+    /// The number of messages that wait for each broker.
+    fn serving(&self) -> Vec<(BrokerLinkKey, usize)> {
+        let serves = |link: &BrokerLink| link.stage == Stage::Open && link.draining.is_none();
+        let serving = self.brokers.all.iter().filter(|(_, broker_link)| serves(broker_link));
+        serving.map(|(key, broker_link)| (*key, self.state.sessions.queue_len(broker_link.session))).collect()
+    }
 }

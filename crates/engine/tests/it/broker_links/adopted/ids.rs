@@ -111,7 +111,7 @@ fn a_packet_id_of_a_continued_session_is_no_repetition() {
         };
         own.say(Version::V5, &Packet::Publish(publish));
         if new {
-            one.expect_publish("t", &carried.text());
+            one.expect_publish("t", carried.text());
         } else {
             one.expect_nothing();
         }
