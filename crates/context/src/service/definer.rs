@@ -101,13 +101,13 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
 struct Parts {
     worked: BTreeMap<u32, Part>,
     /// Partitions that begin, also again after a failed append.
-    waiting: BTreeMap<u32, Waiting>,
+    waiting: BTreeMap<u32, Pause>,
     /// Partitions that go to another definer, until the bus has answered all advertisements.
     leaving: BTreeMap<u32, Arc<Answers>>,
 }
 
 /// A partition that does not begin before a time.
-struct Waiting {
+struct Pause {
     until: Instant,
     answers: Arc<Answers>,
 }
@@ -121,7 +121,7 @@ impl Parts {
     /// A partition is this definer's: it begins when its earlier advertisements are answered.
     fn gain(&mut self, Partition(number): Partition) {
         let answers = self.leaving.remove(&number).unwrap_or_default();
-        self.waiting.insert(number, Waiting { until: Instant::now(), answers });
+        self.waiting.insert(number, Pause { until: Instant::now(), answers });
     }
 
     /// A partition goes to another definer: no more contexts of it are taken here.
@@ -155,7 +155,7 @@ impl Parts {
     fn put_failed_aside(&mut self, bell: &Bell) {
         let until = Instant::now() + RETRY;
         for (number, part) in take_where(&mut self.worked, |part| part.answers.has_failed.load(Ordering::Acquire)) {
-            self.waiting.insert(number, Waiting { until, answers: part.answers });
+            self.waiting.insert(number, Pause { until, answers: part.answers });
             bell.ring_at(until);
         }
     }
