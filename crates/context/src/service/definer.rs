@@ -101,13 +101,13 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
 struct Parts {
     worked: BTreeMap<u32, Part>,
     /// Partitions that begin, also again after a failed append.
-    waiting: BTreeMap<u32, Waiting>,
+    waiting: BTreeMap<u32, Pause>,
     /// Partitions that go to another definer, until the bus has answered all advertisements.
     leaving: BTreeMap<u32, Arc<Answers>>,
 }
 
 /// A partition that does not begin before a time.
-struct Waiting {
+struct Pause {
     until: Instant,
     answers: Arc<Answers>,
 }
@@ -121,7 +121,7 @@ impl Parts {
     /// A partition is this definer's: it begins when its earlier advertisements are answered.
     fn gain(&mut self, Partition(number): Partition) {
         let answers = self.leaving.remove(&number).unwrap_or_default();
-        self.waiting.insert(number, Waiting { until: Instant::now(), answers });
+        self.waiting.insert(number, Pause { until: Instant::now(), answers });
     }
 
     /// A partition goes to another definer: no more contexts of it are taken here.
@@ -136,8 +136,7 @@ impl Parts {
     /// Takes the partitions that may go. An advertisement on its way could be stored behind a newer one of the next
     /// definer, which would not read it.
     fn take_finished(&mut self) -> Vec<Partition> {
-        let finished = self.leaving.extract_if(.., |_, answers| answers.are_complete());
-        finished.map(|(number, _)| Partition(number)).collect()
+        take_where(&mut self.leaving, |answers| answers.are_complete()).into_keys().map(Partition).collect()
     }
 
     /// Waits until the bus has answered all advertisements: the next definer would not read the others.
@@ -155,8 +154,8 @@ impl Parts {
     /// without end.
     fn put_failed_aside(&mut self, bell: &Bell) {
         let until = Instant::now() + RETRY;
-        for (number, part) in self.worked.extract_if(.., |_, part| part.answers.has_failed.load(Ordering::Acquire)) {
-            self.waiting.insert(number, Waiting { until, answers: part.answers });
+        for (number, part) in take_where(&mut self.worked, |part| part.answers.has_failed.load(Ordering::Acquire)) {
+            self.waiting.insert(number, Pause { until, answers: part.answers });
             bell.ring_at(until);
         }
     }
@@ -165,14 +164,19 @@ impl Parts {
     /// newer one.
     fn take_ready(&mut self, bell: &Bell) -> Vec<u32> {
         let now = Instant::now();
-        let is_ready = |waiting: &Waiting| waiting.until <= now && waiting.answers.are_complete();
-        let ready = self.waiting.extract_if(.., |_, waiting| is_ready(waiting)).map(|(number, _)| number).collect();
+        let ready = take_where(&mut self.waiting, |waiting| waiting.until <= now && waiting.answers.are_complete());
         // The last answer rings, too.
         if let Some(until) = self.waiting.values().map(|waiting| waiting.until).filter(|until| *until > now).min() {
             bell.ring_at(until);
         }
-        ready
+        ready.into_keys().collect()
     }
+}
+
+/// Takes the wanted partitions out of a map.
+fn take_where<T>(parts: &mut BTreeMap<u32, T>, is_wanted: impl Fn(&T) -> bool) -> BTreeMap<u32, T> {
+    let wanted: Vec<u32> = parts.iter().filter(|(_, part)| is_wanted(part)).map(|(number, _)| *number).collect();
+    wanted.into_iter().filter_map(|number| parts.remove_entry(&number)).collect()
 }
 
 /// The answers of the bus to the advertisements of a partition.
@@ -265,7 +269,7 @@ impl Part {
         let key = format!("{}/{node}", advertisement.definer);
         let append = Append::new(advertisement.write()).with_key(Bytes::from(key));
         let (answers, its_bell, told) = (Arc::clone(&self.answers), bell.clone(), Arc::clone(courier.told()));
-        let note = move |outcome: Result<Position, BusError>| {
+        let settle = move |outcome: Result<Position, BusError>| {
             if let Err(error) = &outcome
                 && let Some(times) = told.not_advertised.note()
             {
@@ -274,9 +278,9 @@ impl Part {
             answers.note(outcome.is_ok(), &its_bell);
         };
         self.answers.missing.fetch_add(1, Ordering::AcqRel);
-        let done = Box::new(note.clone());
+        let done = Box::new(settle.clone());
         if let Err(error) = courier.try_append(Topic::GroupAdvertisement, self.number, append, done) {
-            note(Err(error));
+            settle(Err(error));
         }
     }
 }

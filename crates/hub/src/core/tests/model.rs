@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Parts of the messages that other processes may take over.
 const PARTS: u64 = 4;
-/// Sinks, of which the last one may be an archive.
+/// sinks; the last one may be an archive.
 const SINKS: usize = 2;
 
 /// How a pipeline is made. An archive has one lane.
