@@ -4,7 +4,7 @@ mod ended;
 
 use std::collections::BTreeMap;
 
-use crate::apart::apart;
+use crate::apart::together;
 use crate::table::is_at;
 use crate::{Advert, Factor, Home, MemberKind, Seen, Table, Weight, balance};
 
@@ -23,9 +23,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     take_note_of_lives(&mut next, table, seen);
     cancel_moves(&mut next, table, seen);
     set_factors(&mut next, seen);
-    let apart = apart(&next, seen);
-    let mut willing = present(&next, seen, |advert| !advert.leaving);
-    willing.retain(|name| !apart.contains(name.as_str()));
+    let willing = together(&next, seen, present(&next, seen, |advert| !advert.leaving));
     let leaving = present(&next, seen, |advert| advert.leaving);
     give_orphans(&mut next, seen, [&willing, &leaving], epoch);
     if seen.may_move {

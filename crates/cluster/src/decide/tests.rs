@@ -60,8 +60,23 @@ fn a_member_without_links_gets_no_partitions() {
     assert_eq!(counts(&dead), [1_024, 0]);
     let (even, _) = settle(three, &mut linked(&nodes, &all));
     assert_eq!(counts(&even), [342, 341, 341], "with a link it gets its share");
-    // What it has stays there when the link ends.
+    // Its partitions stay there when the link ends.
     assert_eq!(decide(&even, &linked(&nodes, &["a", "b"])), None);
+}
+
+#[test]
+fn leaving_nodes_hand_over_to_members_without_links() {
+    // All with links leave: the members without links are the only ones that can serve the partitions.
+    let (nodes, near) = ([("a", 1), ("b", 2), ("z", 3)], ["a", "b"]);
+    let (three, _) = settle(settle(Table::default(), &mut seen(&nodes[..2])).0, &mut linked(&nodes, &near));
+    let mut leaving = linked(&nodes, &near);
+    for name in near {
+        leaving.adverts.get_mut(name).unwrap().leaving = true;
+    }
+    assert_eq!(counts(&settle(three.clone(), &mut leaving).0), [0, 0, 1_024]);
+    // So are they for partitions of a dead node beside a leader that leaves.
+    leaving.members.remove("b");
+    assert_eq!(counts(&decide(&three, &leaving).unwrap()), [512, 512]);
 }
 
 #[test]
