@@ -6,10 +6,12 @@ use crate::flows::contexts::Deciding;
 use crate::flows::contexts::{Subscribing, Withdrawing};
 use crate::flows::contexts::{dealing, withdrawing};
 use crate::ids::SessionKey;
+use crate::journal::Journal;
+use crate::journal::keys::StoredSession;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
-use crate::session::Delivery;
 use crate::session::packet_ids::{InflightEntry, State};
+use crate::session::{Delivery, Flow};
 use crate::settings::fleet_topics::owner_of;
 use tidegate_mqtt::{PacketId, QoS};
 
@@ -100,15 +102,15 @@ impl Withdrawing<'_> {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let (stored, is_connected) = (session.stored, session.connection.is_some());
         let Some(flow) = session.flow.as_mut() else { return };
-        let Some((at, state)) = flow.inflight.place_of(id) else { return };
-        let Some(withdrawn) = flow.inflight.finish_at(at) else { return };
-        flow.to_resend -= usize::from(is_connected);
-        let Some(delivery) = withdrawn.delivery else { return };
+        let Some((_, state)) = flow.inflight.place_of(id) else { return };
+        let journal = &mut self.state.journal;
+        let withdrawn = match state {
+            State::AwaitPubRec => release(journal, flow, stored, id),
+            _ => end_flight(journal, flow, stored, id).inspect(|_| flow.to_resend -= usize::from(is_connected)),
+        };
+        let Some(delivery) = withdrawn else { return };
         flow.inflight_bytes -= delivery.cost();
         self.state.memory.held -= delivery.cost();
-        if let Some(stored) = stored {
-            self.state.journal.delete_entry(stored, withdrawn.numbers);
-        }
         match &delivery.group {
             Some(group) if state == State::AwaitPubAck => {
                 dealing!(self).give_back(now, group, key, &mut delivery.message.publication());
@@ -116,4 +118,28 @@ impl Withdrawing<'_> {
             _ => self.state.reports().drop_for(Reason::NotAuthorized, key, delivery.message.topic()),
         }
     }
+}
+
+/// Takes a message at QoS 1 out of those in flight.
+fn end_flight(journal: &mut Journal, flow: &mut Flow, stored: Option<StoredSession>, id: PacketId) -> Option<Delivery> {
+    let (at, _) = flow.inflight.place_of(id)?;
+    let ended = flow.inflight.finish_at(at)?;
+    if let Some(stored) = stored {
+        journal.delete_entry(stored, ended.numbers);
+    }
+    ended.delivery
+}
+
+/// Takes a message at QoS 2 out of those in flight, where PUBREL takes its place: a client that has the message would take
+/// the next one under this packet identifier for its repetition.
+fn release(journal: &mut Journal, flow: &mut Flow, stored: Option<StoredSession>, id: PacketId) -> Option<Delivery> {
+    let order = flow.number();
+    let entry = flow.inflight.get_mut(id)?;
+    entry.state = State::AwaitPubComp;
+    let numbers = &mut entry.item.numbers;
+    if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
+        numbers.separate = true;
+        journal.put_sent(stored, numbers.entry, id, State::AwaitPubComp, order);
+    }
+    entry.item.delivery.take()
 }

@@ -325,6 +325,26 @@ fn messages_in_flight_are_not_sent_again_without_the_right() {
 }
 
 #[test]
+fn a_withdrawn_message_of_qos_2_gives_its_identifier_back() {
+    with_two_listeners(|world| {
+        let client = world.connect(v5("a").lasting().manual());
+        for filter in ["secret/#", "open/#"] {
+            client.subscribe(filter, QoS::ExactlyOnce);
+        }
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("secret/1", "1").qos2());
+        let id = client.expect_publish("secret/1", "1").id.unwrap();
+        client.lose();
+        let back = world.connect(v5("a").lasting().through(1).manual());
+        // A client that has the message would take the next one under this identifier for its repetition.
+        let arrival = back.expect(PacketType::PubRel);
+        assert!(matches!(arrival.packet(), Packet::PubRel(release) if release.packet_id == id));
+        publisher.publish(message("open/1", "2").qos2());
+        assert_ne!(back.expect_publish("open/1", "2").id, Some(id));
+    });
+}
+
+#[test]
 fn new_rules_withdraw_messages_in_flight_of_absent_clients() {
     everywhere(|world| {
         let client = world.connect(v5("a").lasting().manual());
