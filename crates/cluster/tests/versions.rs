@@ -78,7 +78,7 @@ fn advert() -> Advert {
         address_prefix: None,
         group_version: 0,
         balance: None,
-        alike: Default::default(),
+        alike: BTreeMap::default(),
         known: Some(Box::new(table())),
         leads: true,
         ended: BTreeMap::from([("c".into(), 8)]),

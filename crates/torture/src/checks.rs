@@ -117,7 +117,7 @@ pub(crate) fn retained_everywhere(
         // A member may move a client that has just come, which then connects again.
         for _ in 0..VISITS {
             let name = format!("visitor-{}", world.ledger.tick());
-            values = retained(world, name, Look::At(home), limit, patience)?;
+            values = retained(world, &name, Look::At(home), limit, patience)?;
             if values.is_some() {
                 break;
             }
@@ -136,7 +136,7 @@ pub(crate) fn retained_everywhere(
 /// message per topic. `None` when it gets no answer.
 pub(crate) fn retained(
     world: &mut World,
-    name: String,
+    name: &str,
     look: Look,
     limit: Duration,
     patience: Duration,
@@ -144,7 +144,7 @@ pub(crate) fn retained(
     let waits = matches!(look, Look::BehindABridge(_));
     let v5 = world.rng.chance(50);
     let version = world.size.version(v5);
-    let Some(mut visitor) = Visitor::connect_at(world, (name.clone(), look.home()), version, limit)? else {
+    let Some(mut visitor) = Visitor::connect_at(world, (name.to_owned(), look.home()), version, limit)? else {
         return Ok(None);
     };
     world.last_news = Instant::now();
@@ -173,7 +173,7 @@ pub(crate) fn retained(
                         let message = workload::message_of(&delivery.payload);
                         let is_removal = waits && delivery.payload.is_empty();
                         let (topic, retain) = (&delivery.topic, delivery.retain);
-                        let counts = |id| world.ledger.counts_as_value(place, topic, id, retain, &name);
+                        let counts = |id| world.ledger.counts_as_value(place, topic, id, retain, name);
                         if is_removal || message.is_none_or(counts) && (retain || message > *value) {
                             *value = message;
                         }

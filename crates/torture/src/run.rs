@@ -311,7 +311,7 @@ impl Run {
     pub(crate) fn greet(&mut self) -> Result<bool, Failure> {
         let name = format!("visitor-{}", self.world.ledger.tick());
         let (limit, patience) = (self.settings.start_limit, self.settings.patience);
-        Ok(checks::retained(&mut self.world, name, Look::Anywhere, limit, patience)?.is_some())
+        Ok(checks::retained(&mut self.world, &name, Look::Anywhere, limit, patience)?.is_some())
     }
 
     /// Lets everything finish, and settles the accounts.

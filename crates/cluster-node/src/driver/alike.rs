@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_cluster::{Advert, Table};
 use tidegate_config::Config;
 use tidegate_config::credentials::without_credentials;
+use tidegate_config::key::{Key, Section, SectionKeys};
 use tidegate_config::path::KeyPath;
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 use tidegate_config::sections::SECTIONS;
@@ -18,23 +19,32 @@ const ALIKE: [&str; 4] = ["auth", "access", "tenant", "addresses"];
 /// A checksum of each section by its name.
 pub(super) type Checksums = BTreeMap<String, String>;
 
-/// The checksums of a configuration. Files may have other places at each member: their names do not count.
+/// The checksums of a configuration.
 pub(super) fn checksums(config: &Config) -> Checksums {
-    let is_file = |key: &str| key == "file" || key.ends_with("_file");
     let mut sums = Checksums::new();
     for keys in SECTIONS.iter().filter(|keys| ALIKE.contains(&keys.name)) {
-        let mut text = String::new();
-        for section in config.sections(keys.name) {
-            text.push_str(&keys.header());
-            for key in keys.keys.iter().filter(|key| !is_file(key.name)) {
-                let value = section.show(key.name);
-                let value = if key.credentials { without_credentials(&value) } else { value };
-                text.extend([key.name, "=", &value, "\n"]);
-            }
-        }
+        let sections = config.sections(keys.name).into_iter();
+        let text: String = sections.filter_map(|section| text_of(keys, section)).collect();
         sums.insert(keys.name.to_owned(), format!("{:016x}", fnv(text.as_bytes())));
     }
     sums
+}
+
+/// The keys that are not at their defaults, so that a release with more keys has the same text. A tenant with a name alone
+/// is a removed one, which keeps its number at some members. Files may have other places at each member: their names do not
+/// count.
+fn text_of(keys: &SectionKeys, section: &dyn Section) -> Option<String> {
+    let is_file = |key: &str| key == "file" || key.ends_with("_file");
+    let shown = keys.keys.iter().map(|key| (key, section.show(key.name)));
+    let set: Vec<_> = shown.filter(|(key, value)| *value != (key.default)() && !is_file(key.name)).collect();
+    if keys.name == "tenant" && set.iter().all(|(key, _)| key.name == "name") {
+        return None;
+    }
+    let line = |(key, value): (&Key, String)| {
+        let value = if key.credentials { without_credentials(&value) } else { value };
+        format!("{}={value}\n", key.name)
+    };
+    Some(keys.header() + &set.into_iter().map(line).collect::<String>())
 }
 
 /// FNV-1a: every release has the same checksums.
@@ -65,7 +75,7 @@ impl Differences {
             tracing::warn!(
                 member,
                 ?sections,
-                "sections of a member's configuration differ from those of this node: clients have other rights or quotas there; give all members the same"
+                "sections of a member's configuration differ from this node's: clients have other rights or quotas there; give all members the same"
             );
         }
         self.0 = found;
@@ -74,9 +84,9 @@ impl Differences {
 
 /// The checksums in force, which a reload replaces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InForce(Arc<Mutex<Checksums>>);
+pub(super) struct OwnChecksums(Arc<Mutex<Checksums>>);
 
-impl InForce {
+impl OwnChecksums {
     pub(super) fn get(&self) -> Checksums {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -88,13 +98,13 @@ impl InForce {
 
 /// A reload of these sections.
 struct NewSections {
-    in_force: InForce,
+    in_force: OwnChecksums,
     sums: Checksums,
 }
 
-impl Reloadable for InForce {
+impl Reloadable for OwnChecksums {
     fn name(&self) -> &'static str {
-        "cluster"
+        "comparison with members"
     }
 
     fn takes(&self, _: &KeyPath) -> bool {
@@ -117,6 +127,7 @@ impl Prepared for NewSections {
 #[cfg(test)]
 mod tests {
     use tidegate_config::Inputs;
+    use tidegate_config::sections::tenant::Tenant;
     use tidegate_document::FileText;
 
     use super::*;
@@ -143,6 +154,16 @@ mod tests {
         assert_eq!(users("/a/users"), users("/b/users"));
         assert_eq!(differing(&users("/a/users"), &of("[access]\ndefault = 'allow'\n")), ["auth"]);
         assert_eq!(differing(&tenant(5), &Checksums::new()), Vec::<String>::new(), "an earlier version");
+    }
+
+    #[test]
+    fn a_removed_tenant_and_defaults_make_no_difference() {
+        let removed = || Tenant { name: "removed".to_owned(), ..Tenant::default() };
+        assert_eq!(checksums(&Config { tenants: vec![removed()], ..Config::default() }), checksums(&Config::default()));
+        let limited = Tenant { max_sessions: 1, ..removed() };
+        let limited = checksums(&Config { tenants: vec![removed(), limited], ..Config::default() });
+        assert_eq!(differing(&limited, &checksums(&Config::default())), ["tenant"]);
+        assert_eq!(of("[[tenant]]\nname = 'acme'\nlisteners = ['x']\nmax_sessions = 5\nmax_retained = 0\n"), tenant(5));
     }
 
     #[test]

@@ -5,25 +5,25 @@ use std::time::Instant;
 use tidegate_cluster::DIFFERENCE_LIMIT;
 
 /// A life of the node, and the epoch of the table that it follows.
-type Following = (u64, u64);
+type Followed = (u64, u64);
 
 /// The newest table, the one in force, and since when these differ without a step of the shards.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Behind {
-    newest: Following,
-    in_force: Following,
+    newest: Followed,
+    in_force: Followed,
     since: Option<Instant>,
 }
 
 impl Behind {
     /// The newest table that the node knows.
-    pub(super) fn note_newest(&mut self, newest: Following, now: Instant) {
+    pub(super) fn note_newest(&mut self, newest: Followed, now: Instant) {
         self.newest = newest;
         self.since = (self.newest != self.in_force).then(|| self.since.unwrap_or(now));
     }
 
     /// The table that the shards follow from now on.
-    pub(super) fn note_in_force(&mut self, in_force: Following, now: Instant) {
+    pub(super) fn note_in_force(&mut self, in_force: Followed, now: Instant) {
         self.in_force = in_force;
         self.since = (self.newest != self.in_force).then_some(now);
     }

@@ -110,7 +110,7 @@ pub(super) struct Shared {
     pub(super) moves_to_here: MovesToHere,
     pub(super) inquiries: Inquiries,
     /// The checksums of sections that all members have alike.
-    pub(super) alike: alike::InForce,
+    pub(super) alike: alike::OwnChecksums,
     state: Mutex<State>,
     /// Whether the node is to have a share of the partitions.
     wants_share: AtomicBool,
@@ -150,7 +150,7 @@ impl Shared {
             inheriting: Inheriting::default(),
             moves_to_here: MovesToHere::default(),
             inquiries: Inquiries::default(),
-            alike: alike::InForce::default(),
+            alike: alike::OwnChecksums::default(),
             state,
             wants_share: true.into(),
             ends: false.into(),

@@ -37,7 +37,7 @@ use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_logging::Log;
-use tidegate_placement::{Follower, Placement};
+use tidegate_placement::Follower;
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_process::{StartError, service_manager};
 use tidegate_reload::{
@@ -110,14 +110,11 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     if config.orchestrator.enabled {
         status.parts().register_orchestrator(config.clone());
     }
-    let mut placement = Placement::default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining
         .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
         .transpose()?;
-    if let Some(cluster) = &cluster {
-        placement = cluster::register(cluster, &status);
-    }
+    let placement = cluster.as_ref().map(|cluster| cluster::register(cluster, &status)).unwrap_or_default();
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let mut parts = reloadable(config, log, &node, &tenancy, authentication, rules, console.as_ref());
     parts.extend(cluster.as_ref().map(ClusterNode::sections));

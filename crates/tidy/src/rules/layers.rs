@@ -75,7 +75,7 @@ gateway: proc administration console context bus engine mqtt node config config-
 connectors: proc administration admin admin-cli console bridge hub engine mqtt node placement config config-cli
     process logging terminal
 cluster-node: proc administration admin console bus cluster config context engine identity mirror node placement
-    process store
+    process store | tests document
 tidegate: cluster-node connectors gateway reload administration store-cli access-cli config-cli identity placement
     units fleet-cli admin-cli config mqtt-cli certificates logging process panics mqtt engine store bus mirror meter
     cluster auth acl node admin client console fleet dns context bridge hub http coap visitor terminal conversion

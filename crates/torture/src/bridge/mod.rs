@@ -269,7 +269,7 @@ impl BridgeRun {
         for side in [NEAR, FAR] {
             let name = format!("visitor-{}", self.world.ledger.tick());
             let look = Look::BehindABridge(side);
-            if checks::retained(&mut self.world, name, look, self.settings.start_limit, patience)?.is_none() {
+            if checks::retained(&mut self.world, &name, look, self.settings.start_limit, patience)?.is_none() {
                 let text = format!("round {}: a new client gets no retained values at side {side}", self.round);
                 self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
             }

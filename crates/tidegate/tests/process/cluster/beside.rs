@@ -65,8 +65,8 @@ fn a_node_that_all_refuse_gets_no_partitions() {
     let _refused = Beside::start(&cluster, "z", &["--set", &other]);
     let refused = |cluster: &Cluster, which| {
         let view = cluster.view(which);
-        let nodes = view["nodes"].as_array().into_iter().flatten();
-        nodes.cloned().find(|node| node["name"] == "z" && node["link_failure"] != Value::Null)
+        let mut nodes = view["nodes"].as_array().into_iter().flatten();
+        nodes.find(|node| node["name"] == "z" && node["link_failure"] != Value::Null).cloned()
     };
     for which in [A, B] {
         let is_ready = || cluster.node(which).get("/readyz").1 == "ready\n";

@@ -63,7 +63,7 @@ impl Nodes {
         self.cluster.nodes[which] = Some(Broker::start_with(&arguments));
     }
 
-    /// The sections of the other node that differ from those of this one.
+    /// The sections that the other node and this one do not have alike.
     fn differs(&self, which: usize) -> Value {
         let view = self.cluster.view(which);
         let nodes = view["nodes"].as_array().into_iter().flatten();
