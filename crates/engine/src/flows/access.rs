@@ -105,8 +105,8 @@ impl Withdrawing<'_> {
         let Some((_, state)) = flow.inflight.place_of(id) else { return };
         let journal = &mut self.state.journal;
         let withdrawn = match state {
-            State::AwaitPubRec => release(journal, flow, stored, id),
-            _ => end_flight(journal, flow, stored, id).inspect(|_| flow.to_resend -= usize::from(is_connected)),
+            State::AwaitPubRec => release(flow, journal, stored, id),
+            _ => end_flight(flow, journal, stored, id).inspect(|_| flow.to_resend -= usize::from(is_connected)),
         };
         let Some(delivery) = withdrawn else { return };
         flow.inflight_bytes -= delivery.cost();
@@ -121,7 +121,7 @@ impl Withdrawing<'_> {
 }
 
 /// Takes a message at QoS 1 out of those in flight.
-fn end_flight(journal: &mut Journal, flow: &mut Flow, stored: Option<StoredSession>, id: PacketId) -> Option<Delivery> {
+fn end_flight(flow: &mut Flow, journal: &mut Journal, stored: Option<StoredSession>, id: PacketId) -> Option<Delivery> {
     let (at, _) = flow.inflight.place_of(id)?;
     let ended = flow.inflight.finish_at(at)?;
     if let Some(stored) = stored {
@@ -132,7 +132,7 @@ fn end_flight(journal: &mut Journal, flow: &mut Flow, stored: Option<StoredSessi
 
 /// Takes a message at QoS 2 out of those in flight, where PUBREL takes its place: a client that has the message would take
 /// the next one under this packet identifier for its repetition.
-fn release(journal: &mut Journal, flow: &mut Flow, stored: Option<StoredSession>, id: PacketId) -> Option<Delivery> {
+fn release(flow: &mut Flow, journal: &mut Journal, stored: Option<StoredSession>, id: PacketId) -> Option<Delivery> {
     let order = flow.number();
     let entry = flow.inflight.get_mut(id)?;
     entry.state = State::AwaitPubComp;
