@@ -745,12 +745,12 @@ mod tests {
 
     #[test]
     fn a_bad_statement_is_shown_with_line_and_caret() {
-        let found = findings(&RIGHT.replace("WHERE payload.temp", "WHERE temp"));
+        let found = findings(&RIGHT.replace("WHERE payload.temp", "WHERE heat"));
         assert!(found.contains("tidegate.toml:13:69"), "{found}");
         let lines: Vec<&str> = found.lines().collect();
         let at = |line: &str, text: &str| line.find(text);
         let (statement, marks) = (lines[3], lines[4]);
-        assert_eq!(at(statement, "temp > 30"), at(marks, "^^^^"), "{found}");
+        assert_eq!(at(statement, "heat > 30"), at(marks, "^^^^"), "{found}");
         let found = findings(&RIGHT.replace("to = [", "filter = \"payload.temp > limit\"\nto = ["));
         assert!(found.contains("names `limit`") && found.contains("^^^^^"), "{found}");
     }

@@ -151,6 +151,12 @@ impl Answering<'_> {
             return self.answer_principal(key, outcome, promises);
         }
         let (version, max) = (connection.version, connection.max_packet_out);
+        // MQTT 3 has no code for it, and PUBACK would say that the message is kept. The client sends it again.
+        if let Err(reason @ Reason::BlockedTooLong) = outcome
+            && !version.is_v5()
+        {
+            return self.state.to_close.push((key, reason, None));
+        }
         let explains = version.is_v5() && connection.problem_information;
         let explained = self.explained(key, packet_id, outcome);
         self.state.send_promise(key, PacketType::PubAck, promises, |out| match outcome {

@@ -188,6 +188,36 @@ fn no_publisher_is_parked_longer_than_the_limit() {
 }
 
 #[test]
+fn an_mqtt_3_publisher_of_a_dropped_message_is_closed() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v311("p").lasting());
+        for number in 1..=10 {
+            publisher.send_publish(message("t", number.to_string()).qos1().id(number));
+            world.run();
+        }
+        world.advance(seconds(31));
+        assert_eq!(publisher.closed(), Some(Reason::BlockedTooLong));
+        assert!(world.dropped(Reason::BlockedTooLong) > 0);
+        let acknowledged = publisher.answers().len();
+        let got = subscriber.drain();
+        assert_eq!(got, numbers(1..=got.len() as u32));
+        assert!(acknowledged < 10 && acknowledged <= got.len(), "{acknowledged} of {got:?}");
+        // With room again the client sends the others again.
+        let again = world.connect(v311("p").lasting());
+        for number in acknowledged + 1..=10 {
+            again.send_publish(message("t", number.to_string()).qos1().id(u16::try_from(number).unwrap()).dup());
+            world.run();
+        }
+        let mut all = got;
+        all.extend(subscriber.drain());
+        all.dedup();
+        assert_eq!(all, numbers(1..=10));
+        assert_eq!(again.answers().len(), 10 - acknowledged);
+    });
+}
+
+#[test]
 fn a_blocking_reader_that_leaves_lets_everyone_go_on() {
     everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
         let subscriber = world.connect(v5("s").receive_maximum(1).manual());
