@@ -21,10 +21,16 @@ impl AdminToken {
     }
 }
 
+/// Why a new configuration is refused.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the new configuration has no admin.token_file, and a reload never opens the API; name one, or restart the broker"
+)]
+struct NoTokenError;
+
 struct NewToken {
     access: Access,
-    /// Nothing if the new configuration names none: the last one stays until a restart.
-    token: Option<ListenerToken>,
+    token: ListenerToken,
 }
 
 impl Reloadable for AdminToken {
@@ -32,20 +38,20 @@ impl Reloadable for AdminToken {
         "admin token"
     }
 
-    /// A configuration without a token takes effect with a restart: a reload never opens the API.
-    fn takes(&self, _: &KeyPath) -> bool {
-        false
+    fn takes(&self, key: &KeyPath) -> bool {
+        key.section == "admin" && key.key == "token_file"
     }
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
-        let token = new.admin.token_file.as_deref().map(|path| read_listener_token(Path::new(path))).transpose()?;
+        let file = new.admin.token_file.as_deref().ok_or(NoTokenError)?;
+        let token = read_listener_token(Path::new(file))?;
         Ok(Box::new(NewToken { access: self.access.clone(), token }))
     }
 }
 
 impl Prepared for NewToken {
     fn commit(self: Box<Self>) -> Vec<String> {
-        let is_other = self.token.is_some_and(|token| self.access.replace_token(token));
+        let is_other = self.access.replace_token(self.token);
         if is_other { vec!["another one is asked for from now on".to_owned()] } else { Vec::new() }
     }
 }

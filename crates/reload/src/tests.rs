@@ -287,6 +287,15 @@ fn another_admin_token_is_asked_for_after_a_reload() {
         assert!(lines().concat().starts_with("admin token: cannot use the token in "));
     }
     assert!(!access.replace_token("fedcba9876543210".parse().unwrap()), "it stays");
+    write("0123456789abcdef");
+    let moved = token.with_extension("moved");
+    std::fs::rename(&token, &moved).unwrap();
+    file.write(&format!("[admin]\ntoken_file = \"{}\"\n", moved.display()));
+    let told = reloader.reload().to_string();
+    assert!(told.contains("another one is asked for") && !told.contains("restart"), "{told}");
+    file.write(LEVEL);
+    assert!(lines().concat().contains("a reload never opens the API"));
+    assert!(!access.replace_token("0123456789abcdef".parse().unwrap()), "it stays");
     assert!(AdminToken::of(&Access::local()).is_none());
-    std::fs::remove_file(&token).unwrap();
+    std::fs::remove_file(&moved).unwrap();
 }
