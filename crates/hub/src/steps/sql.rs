@@ -393,7 +393,7 @@ fn column(item: &SelectItem, scope: Scope<'_>, aliases: &Aliases) -> Result<Colu
         }
         SelectItem::UnnamedExpr(expr) => {
             let (name, below) = path_of(expr);
-            // It has no name of its own by which others could name it.
+            // Without AS, a column has no name that other columns can use.
             Ok(Column::Value { name, below, column: aliases.add("", compile(expr, scope)?) })
         }
         SelectItem::QualifiedWildcard(..) => {

@@ -39,7 +39,7 @@ fn outcome(
     let (mut taken, mut ids) = (broker.taken(), BTreeSet::new());
     for message in &mut taken {
         let (name, id) = message.user_properties.pop().expect("an id");
-        assert!(name == "tidegate-id" && ids.insert(id), "each message has an id of its own");
+        assert!(name == "tidegate-id" && ids.insert(id), "two messages have the same id");
     }
     let delivered: Vec<_> = subscriber.messages().iter().map(|got| (got.topic.clone(), got.text())).collect();
     let after = world.counters();
