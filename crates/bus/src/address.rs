@@ -97,7 +97,7 @@ pub enum Address {
     Embedded,
     /// Shared by the processes of one machine that name the same directory: one of them serves it to all.
     Directory {
-        /// Where its logs, its lock and its socket are.
+        /// The directory of its logs, its lock and its socket.
         path: PathBuf,
         /// Whether this process may serve it.
         serves: bool,

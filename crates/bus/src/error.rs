@@ -57,7 +57,7 @@ pub enum BusError {
         "an append to {place} was not confirmed within {waited:?}; it may be stored. Repeat it with the same id, which readers recognise"
     )]
     Unconfirmed {
-        /// Where to.
+        /// The partition.
         place: LogPartition,
         /// How long the request waited.
         waited: Duration,
@@ -90,7 +90,7 @@ pub enum BusError {
     Trimmed {
         /// Which partition.
         place: LogPartition,
-        /// Where reading was to go on.
+        /// The position to read on at.
         from: Position,
         /// The first position that is left.
         first: Position,

@@ -16,7 +16,7 @@ pub struct MessageProperties {
     pub message_expiry: Option<u32>,
     /// The type of the payload, often a MIME type.
     pub content_type: Option<String>,
-    /// Where a response is to be published.
+    /// The topic of the response.
     pub response_topic: Option<TopicNameBuf>,
     /// Identifies the request that a response answers.
     pub correlation_data: Option<Vec<u8>>,

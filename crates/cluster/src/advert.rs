@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RecordError, Table};
 
-/// Where a node can be reached.
+/// The addresses of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
     /// By the other nodes, for their links: `ADDRESS:PORT`.
@@ -71,7 +71,7 @@ pub struct Advert {
     /// The life that has certainly ended: the process's own former one, or that of a process which had the same files, or
     /// the same store and listened in the same place.
     pub after: Option<u64>,
-    /// Where it is.
+    /// Its addresses.
     pub addresses: Addresses,
     /// It takes no partitions, and hands over its partitions.
     pub leaving: bool,

@@ -99,7 +99,7 @@ pub enum MirrorError {
         log: LogName,
         /// Up to where the copy had seen it.
         seen: Position,
-        /// Where it ends now.
+        /// The end of the log now.
         end: Position,
     },
     /// A record is damaged, or records are missing.
@@ -110,7 +110,7 @@ pub enum MirrorError {
     Damaged {
         /// Which log.
         log: LogName,
-        /// Where.
+        /// The position in the log.
         position: Position,
         /// The damage.
         damage: Damage,

@@ -25,7 +25,7 @@ use crate::tls::TlsSettings;
 pub struct NodeSettings {
     /// Number of shards, each a thread with its own engine: 1..=[`MAX_SHARDS`](tidegate_engine::MAX_SHARDS).
     pub shards: u16,
-    /// Where to listen: one address for each entry of [`Settings::listeners`], in the same order.
+    /// The addresses to listen on, one for each entry of [`Settings::listeners`], in the same order.
     pub listeners: Vec<ListenAddress>,
     /// The settings of TLS listeners, by the position of their address in `listeners`.
     pub tls: BTreeMap<usize, TlsSettings>,

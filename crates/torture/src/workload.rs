@@ -37,7 +37,7 @@ const GROUP_FILTER: &str = "$share/group/s/#";
 const WILL_FILTER: &str = "d/#";
 /// The beginning of the topics that reach mobile nodes.
 const ADDRESS: &str = "ctx/to/node/";
-/// Where receipts go that do not go to their application's own topic.
+/// The topic of receipts that do not go to their application's own topic.
 pub(crate) const RECEIPTS: &str = "a/receipts";
 /// Topics of each mobile node whose messages expire, behind [`TOPICS`] others.
 const EXPIRING_TOPICS: usize = 2;

@@ -1,4 +1,4 @@
-//! Where the files of the store are beside this machine.
+//! The copy of the store's files on a bus.
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::value::{Kind, Problem, Range, Raw, Value};

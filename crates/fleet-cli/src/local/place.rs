@@ -1,4 +1,4 @@
-//! Where the state of a fleet is, and how it is found without being named.
+//! The directory of a fleet's state, and the search for it when no flag names it.
 
 use std::fs;
 use std::io;
@@ -73,7 +73,7 @@ pub(crate) struct FleetDirectory {
 pub(crate) struct Known {
     pub status: Value,
     pub plan: Value,
-    /// Where that comes from.
+    /// The source of that path.
     pub source: String,
     /// The state of the fleet's manager.
     pub manager: ManagerState,

@@ -39,9 +39,9 @@ pub struct Gateways {
     pub gateways: Vec<Part>,
     /// Services beside them.
     pub services: Vec<Part>,
-    /// Where they are started.
+    /// The directory in which they are started.
     pub directory: PathBuf,
-    /// Where connections are accepted once all are ready, `HOST:PORT`.
+    /// The address that accepts connections once all are ready, `HOST:PORT`.
     pub gate: String,
     /// How long they are left to themselves before that.
     pub settle: Duration,
@@ -63,7 +63,7 @@ pub enum GatewaysError {
     /// The readiness of all could not be reported.
     #[error("cannot listen on {at}: {source}")]
     Gate {
-        /// Where.
+        /// The address.
         at: String,
         /// The error of the operating system.
         source: io::Error,
@@ -81,7 +81,7 @@ pub enum GatewaysError {
     NotReady {
         /// Which.
         name: String,
-        /// Where.
+        /// The address.
         at: String,
     },
 }

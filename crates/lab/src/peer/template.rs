@@ -65,7 +65,7 @@ pub struct Template {
     /// Notes about its results.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where the program may be: names in `PATH` or paths, with placeholders.
+    /// Names in `PATH` or paths of the program, with placeholders.
     pub(super) command: Vec<String>,
     #[serde(default)]
     pub(super) args: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Template {
     pub(super) files: BTreeMap<String, String>,
     /// Names of the ports that it needs; the first one is also `{port}`.
     pub(super) ports: Vec<String>,
-    /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
+    /// The addresses for clients of each protocol, such as `mqtt` to `mqtt://{host}:{port}`.
     pub(super) addresses: BTreeMap<String, String>,
     /// One of these has to be there beside its program, which does not say so alone: files and directories, and programs
     /// in `PATH`.

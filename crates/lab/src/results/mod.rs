@@ -55,7 +55,7 @@ pub struct Settings {
     pub time_scale: f64,
     /// Runs of each case and broker.
     pub repeat: u32,
-    /// Where all chance began.
+    /// The seed of all chance.
     pub seed: u64,
     /// The base of ratios; the first broker if it is absent.
     #[serde(default)]

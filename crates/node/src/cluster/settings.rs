@@ -15,7 +15,7 @@ pub struct ClusterSettings {
     /// Which life of the node this is: greater with each start. Others take a node with another incarnation for another
     /// node.
     pub incarnation: u64,
-    /// Where it takes connections of other nodes. Port 0 lets the system choose one.
+    /// The address for connections of other nodes. Port 0 lets the system choose one.
     pub listen: SocketAddr,
     /// The common secret of all nodes of the cluster.
     pub secret: Secret,

@@ -51,7 +51,7 @@ impl Tally {
 #[derive(Debug, Default)]
 struct Recent {
     events: VecDeque<Numbered>,
-    /// Where the client was seen last: a socket that is closed no longer knows.
+    /// The client's last known address: a closed socket no longer knows it.
     address: Option<IpAddr>,
     life: Tally,
     messages: Tally,
