@@ -243,7 +243,7 @@ mod tests {
         let address: Address = "nats://me:p%40ss%3a@127.0.0.1:4222,[::1]:4223".parse().unwrap();
         let Address::Nats { servers, credentials: Some(credentials) } = &address else { panic!("{address:?}") };
         assert_eq!((servers[0].port, servers[1].host.as_str()), (4222, "::1"));
-        assert_eq!((credentials.user.as_str(), credentials.password()), ("me", "p@ss:"));
+        assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("me", "p@ss:"));
         assert_eq!(address.to_string(), "nats://me:***@127.0.0.1:4222,[::1]:4223");
         assert!(!format!("{address:?}").contains("p@ss"));
         assert_eq!("embedded".parse(), Ok(Address::Embedded));
