@@ -43,7 +43,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Who owns a partition of a fenced log: the position of the claim. All records of earlier owners are before it, none
+/// The owner of a partition of a fenced log: the position of the claim. All records of earlier owners are before it, none
 /// after, so an owner that has read up to it has seen everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub Position);

@@ -40,7 +40,7 @@ pub struct Settings {
     pub hub_relays: Vec<String>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
-    /// Where dropped messages are published once more; `None` does not.
+    /// The topics for dropped messages; `None` publishes none.
     pub dead_letter: Option<DeadLetter>,
     /// Retained messages.
     pub retained: RetainedSettings,

@@ -105,7 +105,7 @@ words! {
 }
 
 section! {
-    /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
+    /// Authentication. Each provider says yes, no, or that it does not know the client; they are asked in their order,
     /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one provider
     /// no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {

@@ -18,7 +18,7 @@ pub struct RestoreRoute {
     homes: HashMap<u64, ShardId, BuildHasherDefault<NameHasher>>,
 }
 
-/// Who is to be given a pair.
+/// The receivers of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takers {
     /// One shard.
@@ -35,7 +35,7 @@ impl RestoreRoute {
         Self { place: ShardPosition { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
     }
 
-    /// Who is to be given a pair.
+    /// The receivers of a pair.
     ///
     /// # Errors
     /// When the pair cannot be read, or is a part of a session that is not there.

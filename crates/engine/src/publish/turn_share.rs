@@ -49,7 +49,7 @@ pub(crate) struct TurnShare {
     pub(crate) filters_of: Option<ConnectionKey>,
     /// Connections with a packet whose next step waits for the next turn.
     pub(crate) packets: VecDeque<ConnectionKey>,
-    /// Who waits for the end of the line, too.
+    /// Connections that wait for the end of the line, too.
     pub(crate) waiting_wide: VecDeque<ConnectionKey>,
     /// Waiting connections whose transport is gone: their input is processed in their turns, then they end.
     pub(crate) gone: BTreeSet<ConnectionKey>,

@@ -15,7 +15,7 @@ const ANSWER_EVENTS: usize = 500;
 /// An event with its number, which grows.
 type Numbered = (u64, Rc<FlightEvent>);
 
-/// Whose last events are kept.
+/// The subject of kept last events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Client(TenantId, Box<str>),

@@ -84,7 +84,7 @@ impl Marks {
         self.origins.get(&name.origin)?.by_number.get(&name.number)
     }
 
-    /// Who has got a message.
+    /// The partitions that have a message.
     pub(crate) fn get(&self, name: ExchangeName) -> Got {
         self.find(name).map_or(Got::EMPTY, |mark| *mark.by)
     }
