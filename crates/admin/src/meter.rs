@@ -23,7 +23,7 @@ impl MeterBy {
     }
 }
 
-/// Which periods are asked for. A period counts when it begins within them.
+/// The requested periods. A period counts when it begins within them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeterRequest {

@@ -1,4 +1,4 @@
-//! Which bus: its kind, its servers, and who asks.
+//! The address of a bus: its kind, its servers, and the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ impl fmt::Debug for Credentials {
 const NATS_PORT: u16 = 4222;
 const KAFKA_PORT: u16 = 9092;
 
-/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
+/// A bus: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
 /// Neither `Debug` nor `Display` shows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {

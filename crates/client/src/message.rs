@@ -90,6 +90,6 @@ impl Delivery {
     }
 }
 
-/// Which of the client's connections, counted from 1; 0 before the first.
+/// The number of a connection of the client, counted from 1; 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionNumber(pub(crate) u64);

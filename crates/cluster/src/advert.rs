@@ -64,9 +64,9 @@ impl Default for Weight {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts, as the record has it")]
 pub struct Advert {
-    /// Which life of the node says so.
+    /// The life of the node that says so.
     pub life: u64,
-    /// Which process says so: greater with each start of the node, and the same for all lives of one process.
+    /// The process that says so: greater with each start of the node, and the same for all lives of one process.
     pub incarnation: u64,
     /// The life that has certainly ended: the process's own former one, or that of a process which had the same files, or
     /// the same store and listened in the same place.

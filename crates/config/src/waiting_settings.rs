@@ -26,7 +26,7 @@ pub(super) fn overflow_rules(overflow: &[Overflow]) -> Vec<engine::OverflowRule>
     overflow.iter().map(rule).collect()
 }
 
-/// Which messages go before others.
+/// The rules for messages that go before others.
 pub(super) fn priority_rules(priority: &[Priority]) -> Vec<engine::PriorityRule> {
     let rule = |rule: &Priority| engine::PriorityRule {
         filter: rule.filter.clone(),

@@ -105,7 +105,7 @@ pub(crate) fn partition_of_hash(hash: u64) -> PartitionId {
 pub struct ConnectionKey {
     /// Slot in the shard's table, reused.
     pub index: u32,
-    /// Which use of the slot this is.
+    /// The number of uses of the slot.
     pub generation: u32,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Sent {
     /// Bytes of the log before it.
     pub(crate) offset: u64,
     pub(crate) payload: Bytes,
-    /// Which file has bytes in it.
+    /// The file that has bytes in it.
     pub(crate) file: Option<FileId>,
     /// The position up to which the log can be trimmed once this is confirmed: it lists all files.
     pub(crate) trim: Option<Mark>,

@@ -49,7 +49,7 @@ pub struct NodeSettings {
     /// Bytes that clients may make the node hold, without retained messages (`limits.memory_ceiling`); 0 is no limit. A
     /// start with a store leaves as much of each limit of the process on its memory, a quarter of the limit at most.
     pub memory_ceiling: u64,
-    /// Which partitions are served here from the first connection on; without it all are.
+    /// The partitions served here from the first connection on; without it all are.
     pub homes: Option<Arc<NodeHomes>>,
     /// Limits and bans for clients that connect.
     pub admission: AdmissionSettings,

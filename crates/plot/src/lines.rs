@@ -19,7 +19,7 @@ const POINTS: usize = 240;
 /// The values of one broker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Which series: its colour and dashes.
+    /// The number of the series, for its colour and dashes.
     pub series: usize,
     /// Seconds and values.
     pub points: Vec<(f64, f64)>,

@@ -136,7 +136,7 @@ section! {
         applications: bool = true, in Kind::Boolean;
         /// How records hold messages; records of applications may say otherwise.
         envelope: EnvelopeName = EnvelopeName::Plain, in Kind::OneOf(<EnvelopeName as Words>::WORDS);
-        /// Which gateways deliver records of applications.
+        /// Gateways that deliver records of applications.
         delivery: DeliveryName = DeliveryName::Auto, in Kind::OneOf(<DeliveryName as Words>::WORDS);
         /// How long records between nodes and applications are kept on the bus. On Kafka it holds for topics that are
         /// made from now on.

@@ -19,7 +19,7 @@ words! {
     }
 }
 
-/// Which version of MQTT brokers are spoken to with.
+/// The version of MQTT for connections to brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerLinkProtocol {
     /// MQTT 5.0, or 3.1.1 where a broker does not know it.

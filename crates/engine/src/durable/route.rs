@@ -1,4 +1,4 @@
-//! Which shard takes in which pair of a store.
+//! The shard that takes in a pair of a store.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -11,7 +11,7 @@ use crate::ids::{PartitionId, ShardId, ShardPosition, group_partition, partition
 use crate::journal::keys::Key;
 use crate::link::record::GroupName;
 
-/// Which shard takes which pair in: pairs are shown to it in the order of their keys.
+/// The shard for each pair: pairs are shown to it in the order of their keys.
 #[derive(Debug)]
 pub struct RestoreRoute {
     place: ShardPosition,

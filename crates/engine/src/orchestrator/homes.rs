@@ -1,4 +1,4 @@
-//! Which orchestrator works which partition, as one engine sees it (BRK-27).
+//! The orchestrator of each partition, as one engine sees it (BRK-27).
 //!
 //! Without a table every partition is at home here. With one, a client whose partition is served elsewhere is
 //! redirected or relayed there. A client whose partition no orchestrator may serve at the moment (it moves, or its

@@ -20,7 +20,7 @@ pub(crate) const DELIVERIES_MAX: usize = 4096;
 /// Nodes of filters that are visited in the time of one delivery, while the receivers of a topic are searched.
 pub(crate) const VISITS_PER_DELIVERY: usize = 16;
 
-/// Which share of a turn was used up.
+/// The share of a turn that was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// That of messages to few subscribers.

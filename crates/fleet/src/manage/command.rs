@@ -8,7 +8,7 @@ use crate::provider::{Allocation, ResourceName};
 /// One address of the entry point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// Which orchestrator.
+    /// The orchestrator.
     pub name: ResourceName,
     /// The template that it was made from.
     pub template: String,

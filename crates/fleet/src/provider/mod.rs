@@ -98,7 +98,7 @@ pub enum Look {
 /// A resource as it was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// Which.
+    /// The resource.
     pub resource: Resource,
     /// Its condition.
     pub condition: Condition,

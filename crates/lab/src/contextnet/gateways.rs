@@ -53,7 +53,7 @@ pub enum GatewaysError {
     /// A program could not be started.
     #[error("{name} cannot be started: {source}; is `{program}` installed?")]
     Start {
-        /// Which.
+        /// The name.
         name: String,
         /// Its program.
         program: String,
@@ -71,7 +71,7 @@ pub enum GatewaysError {
     /// It exited.
     #[error("{name} ended unexpectedly: {how}; its output shows why")]
     Ended {
-        /// Which.
+        /// The name.
         name: String,
         /// How.
         how: String,
@@ -79,7 +79,7 @@ pub enum GatewaysError {
     /// It accepts no connections.
     #[error("{name} accepts no connection on {at} within {} s", START_LIMIT.as_secs())]
     NotReady {
-        /// Which.
+        /// The name.
         name: String,
         /// The address.
         at: String,

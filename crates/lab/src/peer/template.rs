@@ -181,7 +181,7 @@ impl Template {
         PeerError::Missing { peer: self.name.clone(), alternatives, next }
     }
 
-    /// Which of its addresses a load goes to: the requested one, that of MQTT, or the only one. A
+    /// The address for a load: the requested one, that of MQTT, or the only one. A
     /// broker may have one of its own for MQTT 5.
     pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
         let wanted = by.or((v5 && self.addresses.contains_key("mqtt5")).then_some("mqtt5")).unwrap_or("mqtt");

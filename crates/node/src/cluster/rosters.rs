@@ -1,4 +1,4 @@
-//! Which rosters the shards have been given, and which of them each has.
+//! The rosters that the shards were given, and the last one of each shard.
 
 use std::sync::mpsc::Sender;
 

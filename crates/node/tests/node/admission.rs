@@ -302,7 +302,7 @@ impl Observer for Sluggish {
     }
 }
 
-/// Connected clients are served while others are refused, and the overload passes by itself.
+/// Connected clients are served while others are refused, and the overload ends without an intervention.
 #[test]
 fn an_overloaded_shard_accepts_no_client_until_it_recovers() {
     let mut settings = settings(1);

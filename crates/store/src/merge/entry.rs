@@ -3,7 +3,7 @@
 /// The place of an operation.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    /// Which of the files, the oldest first.
+    /// The number of the file, the oldest first.
     pub(super) file: u32,
     /// The offset of the key in the file.
     pub(super) key: u32,
