@@ -6,6 +6,7 @@ use tidegate_node::ListenAddress;
 use crate::Config;
 use crate::address::AdminAddress;
 use crate::finding::Findings;
+use crate::origins::Origins;
 use crate::path::KeyPath;
 use crate::source::Source;
 use crate::value::Problem;
@@ -63,30 +64,30 @@ pub(crate) fn check(config: &Config, has: fn(&str) -> bool, findings: &mut Findi
         }
     }
     if !has("nats") {
-        refuse_nats(config, findings);
+        let Config { cluster, mirror, context, .. } = config;
+        refuse_nats([("cluster", &cluster.bus), ("mirror", &mirror.bus), ("context", &context.bus)], origins, findings);
     }
     if !has("pipelines") {
-        refuse_pipelines(config, findings);
+        let Config { pipelines, hub_sources, sinks, .. } = config;
+        let counts = [("pipeline", pipelines.len()), ("source", hub_sources.len()), ("sink", sinks.len())];
+        refuse_pipelines(counts, origins, findings);
     }
 }
 
-/// Refuses each bus on NATS.
-fn refuse_nats(config: &Config, findings: &mut Findings) {
-    let Config { cluster, mirror, context, origins, .. } = config;
-    for (section, bus) in [("cluster", &cluster.bus), ("mirror", &mirror.bus), ("context", &context.bus)] {
+/// Refuses each bus on NATS, of these sections.
+fn refuse_nats(buses: [(&'static str, &Option<String>); 3], origins: &Origins, findings: &mut Findings) {
+    for (section, bus) in buses {
         if let Some(Ok(Address::Nats { .. })) = bus.as_deref().map(str::parse) {
             findings.push(not_built("a bus on NATS", "nats"), origins.source_of(section, "bus").clone());
         }
     }
 }
 
-/// Refuses each pipeline, source and sink of the hub.
-fn refuse_pipelines(config: &Config, findings: &mut Findings) {
-    let counts =
-        [("pipeline", config.pipelines.len()), ("source", config.hub_sources.len()), ("sink", config.sinks.len())];
+/// Refuses the sections of the hub; `counts` has the number of each.
+fn refuse_pipelines(counts: [(&'static str, usize); 3], origins: &Origins, findings: &mut Findings) {
     for (section, count) in counts {
         for index in 0..count {
-            let source = config.origins.source(&KeyPath { section, index, key: "name" }).clone();
+            let source = origins.source(&KeyPath { section, index, key: "name" }).clone();
             findings.push(not_built(&format!("[[{section}]]"), "pipelines"), source);
         }
     }
