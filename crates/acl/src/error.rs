@@ -37,7 +37,7 @@ impl fmt::Display for FilePosition {
 /// One thing that is wrong in a file of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
-    /// Where.
+    /// The place in the file.
     pub place: FilePosition,
     /// The message.
     pub message: String,
@@ -106,7 +106,7 @@ pub(crate) fn text<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<&'a str, Load
 /// A construct that is allowed but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where.
+    /// The place in the file.
     pub place: FilePosition,
     /// The message, with the proposed correction.
     pub message: String,

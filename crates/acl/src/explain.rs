@@ -24,7 +24,7 @@ pub struct Explanation<'a> {
 /// A rule that did not decide.
 #[derive(Clone, Debug)]
 pub struct PassedOver<'a> {
-    /// Which.
+    /// The rule.
     pub rule: &'a RuleRef,
     /// Why not.
     pub why: RuleResult,

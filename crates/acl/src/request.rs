@@ -9,7 +9,7 @@ use crate::effect::RuleId;
 pub enum Request<'a> {
     /// Publish a message, or leave it as a will.
     Publish {
-        /// Where to.
+        /// The topic of the message.
         topic: TopicName<'a>,
         /// With which QoS.
         qos: QoS,

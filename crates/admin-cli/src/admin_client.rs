@@ -1,4 +1,4 @@
-//! Which admin listener a command speaks to, and texts of its answers for a terminal.
+//! The admin listener that a command speaks to, and texts of its answers for a terminal.
 
 use std::io;
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ const _: () =
 /// Longest file with a process id, bytes.
 const MAX_PID_FILE: u64 = 64;
 
-/// Which broker.
+/// The broker.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Its admin listener

@@ -12,7 +12,7 @@ pub const MAX_CLIENTS: u32 = 1000;
 /// Most subscriptions of each client that are named.
 pub const MAX_FILTERS: u32 = 100;
 
-/// Which clients are asked for, in the order of tenants and client ids.
+/// The requested clients, in the order of tenants and client ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientsRequest {

@@ -29,7 +29,7 @@ pub struct SetBroker {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BrokerAddress {
-    /// Where it listens, `mqtt://HOST:PORT` or `mqtts://HOST:PORT`, with its login.
+    /// Its address, `mqtt://HOST:PORT` or `mqtts://HOST:PORT`, with its login.
     pub address: String,
     /// Names of dead brokers whose address it may have taken over.
     #[serde(default, deserialize_with = "null_is_empty")]
@@ -206,7 +206,7 @@ impl BrokerState {
 pub struct BrokerStatus {
     /// Its name.
     pub name: String,
-    /// Where it listens, without credentials.
+    /// Its address, without credentials.
     #[serde(default)]
     pub address: String,
     /// Its state.

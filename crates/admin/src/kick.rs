@@ -10,7 +10,7 @@ use crate::request::{Body, Method, Request};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "TargetFields", into = "TargetFields")]
 pub struct KickRequest {
-    /// Whose connections are closed.
+    /// The clients whose connections are closed.
     pub target: BanTarget,
     /// The tenant of the client or user, by name; empty is the default one.
     pub tenant: String,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::invalid::InvalidRequest;
 use crate::request::{Method, Request, with_query};
 
-/// Whose usage is asked for.
+/// The subject of the requested usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeterBy {
@@ -23,7 +23,7 @@ impl MeterBy {
     }
 }
 
-/// Which periods are asked for. A period counts when it begins within them.
+/// The requested periods. A period counts when it begins within them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeterRequest {
@@ -33,7 +33,7 @@ pub struct MeterRequest {
     /// Before this time, milliseconds since 1970.
     #[serde(default = "end_of_time")]
     pub to_ms: u64,
-    /// Whose usage. The default is left out, because nodes of earlier versions refuse the field.
+    /// The subject of the usage. The default is left out, because nodes of earlier versions refuse the field.
     #[serde(default, skip_serializing_if = "MeterBy::is_tenant")]
     pub by: MeterBy,
 }

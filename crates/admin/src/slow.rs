@@ -10,7 +10,7 @@ pub const DEFAULT_SLOW: u32 = 20;
 /// Most clients in an answer.
 pub const MAX_SLOW: u32 = 1000;
 
-/// Which slow clients are asked for: the worst ones.
+/// The requested slow clients: the worst ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlowRequest {

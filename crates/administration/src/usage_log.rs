@@ -118,7 +118,7 @@ impl UsageLog {
         }
     }
 
-    /// Where the servers have lost the log, it is made again, and all sums are written.
+    /// If the servers have lost the log, it is made again, and all sums are written.
     fn lose(&mut self, error: &BusError) {
         if matches!(error, BusError::Unknown(_)) {
             (self.bus, self.written) = (None, BTreeMap::new());

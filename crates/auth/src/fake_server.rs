@@ -18,7 +18,7 @@ pub(crate) struct Question {
     pub(crate) head: String,
     /// `null` for an empty body.
     pub(crate) body: Value,
-    /// Which connection it came on, counted from 1.
+    /// The connection it came on, counted from 1.
     pub(crate) connection: u32,
 }
 

@@ -120,7 +120,7 @@ pub struct JwtSettings {
     pub keys: JwtKeys,
     /// Algorithms that are taken; empty for all that fit the keys.
     pub algorithms: Vec<String>,
-    /// Which field of CONNECT holds the token.
+    /// The field of CONNECT that holds the token.
     pub token: TokenPlace,
     /// The required `iss`.
     pub issuer: Option<String>,

@@ -50,7 +50,7 @@ pub(crate) struct End {
     orders: Receiver<Order>,
     across: Across,
     stop: Arc<AtomicBool>,
-    /// Where this broker reads whether the other one is reached; only at the local end.
+    /// The topic that says whether the other broker is reached; only at the local end.
     state_topic: Option<TopicNameBuf>,
     /// When the next connection is tried; nothing while there is one.
     connect_at: Option<Instant>,

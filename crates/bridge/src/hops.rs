@@ -1,4 +1,4 @@
-//! Which bridges have carried a message, so that none carries it twice the same way.
+//! The bridges that have carried a message, so that none carries it twice the same way.
 //!
 //! Each end of a bridge adds a User Property to the messages that it takes from its broker. A message with its own mark
 //! has returned in a loop. The two ends have different marks: a response may have the properties of its request.

@@ -74,7 +74,7 @@ impl Routes {
         wanted.into_iter().map(|(filter, qos)| (filter.clone(), qos)).collect()
     }
 
-    /// Where a message of a topic of this side goes, and the highest QoS that it goes with; nothing where no line is
+    /// The topic and the highest QoS of a message on the other side; nothing if no line is
     /// for it.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::status::Side;
 /// The word for no prefix.
 const NOTHING: &str = "\"\"";
 
-/// Which way messages go.
+/// The direction of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From this broker to the other one.

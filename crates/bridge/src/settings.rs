@@ -30,7 +30,7 @@ pub struct BridgeSettings {
 /// A client of one broker.
 #[derive(Clone)]
 pub struct EndSettings {
-    /// Where the broker is.
+    /// The address of the broker.
     pub address: Address,
     /// How it is reached.
     pub socket: SocketOptions,

@@ -1,4 +1,4 @@
-//! Which bus: its kind, its servers, and who asks.
+//! The address of a bus: its kind, its servers, and the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ impl fmt::Debug for Credentials {
 const NATS_PORT: u16 = 4222;
 const KAFKA_PORT: u16 = 9092;
 
-/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
+/// A bus: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
 /// Neither `Debug` nor `Display` shows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -97,7 +97,7 @@ pub enum Address {
     Embedded,
     /// Shared by the processes of one machine that name the same directory: one of them serves it to all.
     Directory {
-        /// Where its logs, its lock and its socket are.
+        /// The directory of its logs, its lock and its socket.
         path: PathBuf,
         /// Whether this process may serve it.
         serves: bool,
@@ -243,7 +243,7 @@ mod tests {
         let address: Address = "nats://me:p%40ss%3a@127.0.0.1:4222,[::1]:4223".parse().unwrap();
         let Address::Nats { servers, credentials: Some(credentials) } = &address else { panic!("{address:?}") };
         assert_eq!((servers[0].port, servers[1].host.as_str()), (4222, "::1"));
-        assert_eq!((credentials.user.as_str(), credentials.password()), ("me", "p@ss:"));
+        assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("me", "p@ss:"));
         assert_eq!(address.to_string(), "nats://me:***@127.0.0.1:4222,[::1]:4223");
         assert!(!format!("{address:?}").contains("p@ss"));
         assert_eq!("embedded".parse(), Ok(Address::Embedded));

@@ -32,7 +32,7 @@ pub(crate) struct Table {
 /// That a member lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Pulse {
-    /// Which life of the member it is: a process that takes another one's name has another number.
+    /// The life of the member: a process that takes another one's name has another number.
     life: u64,
     /// Counts up.
     beat: u64,

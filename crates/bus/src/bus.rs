@@ -274,3 +274,18 @@ impl Bus {
         }
     }
 }
+
+#[cfg(all(test, not(any(feature = "nats", feature = "kafka"))))]
+mod tests {
+    use super::Bus;
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_lean_program_names_the_feature_of_each_client() {
+        for (address, feature) in [("nats://127.0.0.1:1", "`nats`"), ("kafka://127.0.0.1:1", "--features kafka`")] {
+            let opened = Bus::open(&address.parse().unwrap(), Settings::default(), std::sync::Arc::new(|_| ()));
+            let refused = opened.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(refused.contains(feature), "{address}: {refused}");
+        }
+    }
+}

@@ -19,7 +19,7 @@ pub enum BusError {
     /// A file with certificates or a key, for TLS.
     #[error("{file} cannot be used for TLS with the bus: {reason}")]
     TlsFile {
-        /// Which one.
+        /// The file.
         file: String,
         /// The fault.
         reason: String,
@@ -57,7 +57,7 @@ pub enum BusError {
         "an append to {place} was not confirmed within {waited:?}; it may be stored. Repeat it with the same id, which readers recognise"
     )]
     Unconfirmed {
-        /// Where to.
+        /// The partition.
         place: LogPartition,
         /// How long the request waited.
         waited: Duration,
@@ -65,7 +65,7 @@ pub enum BusError {
     /// The partition is full. Nothing was stored; trim it first.
     #[error("{place} is full ({limit}); trim it, or raise the limit")]
     Full {
-        /// Which partition.
+        /// The partition.
         place: LogPartition,
         /// The limit that was reached.
         limit: String,
@@ -73,7 +73,7 @@ pub enum BusError {
     /// Another owner has the partition, or this ownership ended with an append that failed. Nothing was stored.
     #[error("the owner of {place} with epoch {epoch} was replaced; acquire it again before appending")]
     Fenced {
-        /// Which partition.
+        /// The partition.
         place: LogPartition,
         /// The epoch of the owner that was refused.
         epoch: Epoch,
@@ -88,9 +88,9 @@ pub enum BusError {
     /// records can be read from the beginning.
     #[error("{place} was trimmed below {first}; records from {from} on were deleted")]
     Trimmed {
-        /// Which partition.
+        /// The partition.
         place: LogPartition,
-        /// Where reading was to go on.
+        /// The position to read on at.
         from: Position,
         /// The first position that is left.
         first: Position,
@@ -101,7 +101,7 @@ pub enum BusError {
     /// The log exists otherwise than it should.
     #[error("log {log} exists with another {difference}; take another name or prefix, or delete it on the servers")]
     Mismatch {
-        /// Which log.
+        /// The log.
         log: String,
         /// The difference.
         difference: &'static str,
@@ -122,7 +122,7 @@ pub enum BusError {
     /// A number is out of its range.
     #[error("{option} is {value}; it has to be {range}")]
     Range {
-        /// Which number.
+        /// The setting.
         option: &'static str,
         /// The value.
         value: u64,

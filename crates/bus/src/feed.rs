@@ -10,8 +10,8 @@ use crate::{BusError, Position, Record, Settings, Wake};
 pub struct Taken {
     /// In order, each once.
     pub records: Vec<Record>,
-    /// Where to read on: everything below was given, by this call or an earlier one. It also passes positions that have
-    /// no record for the reader, such as claims.
+    /// The position to read on at: everything below was given, by this call or an earlier one. It also passes positions
+    /// that have no record for the reader, such as claims.
     pub next: Position,
 }
 
@@ -77,7 +77,7 @@ impl Feed {
         (self.wake)();
     }
 
-    /// Where the backend reads on.
+    /// The position at which the backend reads on.
     pub(crate) fn next(&self) -> Position {
         self.inner().next
     }

@@ -69,7 +69,7 @@ impl LogSpec {
 pub struct LogPartition {
     /// The log.
     pub log: LogName,
-    /// Which part of it.
+    /// Its partition.
     pub partition: Partition,
 }
 

@@ -21,7 +21,7 @@ pub struct Member {
 /// A time in which a member is one without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenure {
-    /// Which one: another number says that the membership was lost meanwhile, however shortly. A lease that ended while
+    /// Its number: another number says that the membership was lost meanwhile, however shortly. A lease that ended while
     /// the group could not give the member up leaves the number as it is.
     pub number: u64,
     /// When it ends, unless it is renewed before. Others give the member up later than this by their own clocks.

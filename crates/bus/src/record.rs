@@ -22,7 +22,7 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Where a record is in its partition. Positions ascend and are never used twice; there are gaps between them.
+/// The position of a record in its partition. Positions ascend and are never used twice; there are gaps between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
@@ -43,7 +43,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Who owns a partition of a fenced log: the position of the claim. All records of earlier owners are before it, none
+/// The owner of a partition of a fenced log: the position of the claim. All records of earlier owners are before it, none
 /// after, so an owner that has read up to it has seen everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub Position);
@@ -132,7 +132,7 @@ impl Append {
 /// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it is.
+    /// Its position.
     pub position: Position,
     /// As it was appended; may be empty.
     pub key: Bytes,

@@ -91,7 +91,7 @@ fn prepare_in(place: &Path) -> Result<(), DevelopmentError> {
         write(&made.join(name), &text).map_err(failed)?;
     }
     if place.exists() && !is_fresh(place) {
-        // Where another broker was faster, there is nothing left to put aside.
+        // If another broker was faster, there is nothing left to put aside.
         let _ = std::fs::rename(place, &former);
     }
     let put = std::fs::rename(&made, place);

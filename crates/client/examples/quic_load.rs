@@ -79,7 +79,7 @@ fn config(authority: &Path) -> Result<ClientConfig, Failure> {
     // Each client is another device, which has no ticket.
     tls.resumption = rustls::client::Resumption::disabled();
     let mut transport = TransportConfig::default();
-    // Who is silent is still there.
+    // A silent peer is still there.
     transport.max_idle_timeout(None);
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     config.transport_config(Arc::new(transport));

@@ -172,7 +172,7 @@ pub struct Authentication {
 /// A packet that went by, for people who look for a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// Its type.
     pub packet: PacketType,

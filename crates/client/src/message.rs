@@ -16,7 +16,7 @@ pub struct MessageProperties {
     pub message_expiry: Option<u32>,
     /// The type of the payload, often a MIME type.
     pub content_type: Option<String>,
-    /// Where a response is to be published.
+    /// The topic of the response.
     pub response_topic: Option<TopicNameBuf>,
     /// Identifies the request that a response answers.
     pub correlation_data: Option<Vec<u8>>,
@@ -90,6 +90,6 @@ impl Delivery {
     }
 }
 
-/// Which of the client's connections, counted from 1; 0 before the first.
+/// The number of a connection of the client, counted from 1; 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionNumber(pub(crate) u64);

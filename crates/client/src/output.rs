@@ -25,7 +25,7 @@ impl Output {
         self.bytes.get(self.written..).unwrap_or(&[])
     }
 
-    /// Where packets are appended.
+    /// The buffer to append packets to.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

@@ -12,11 +12,11 @@ use tidegate_mqtt::PacketId;
 #[derive(Debug)]
 pub(crate) struct PacketIds {
     used: BTreeSet<PacketId>,
-    /// Where the search for a free one starts, so that an identifier rests for as long as possible.
+    /// The start of the search for a free one, so that an identifier rests for as long as possible.
     next: PacketId,
     /// The largest identifier of a message.
     last: PacketId,
-    /// Where the search for one beyond the range starts.
+    /// The start of the search for one beyond the range.
     next_beyond: PacketId,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RecordError, Table};
 
-/// Where a node can be reached.
+/// The addresses of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
     /// By the other nodes, for their links: `ADDRESS:PORT`.
@@ -64,14 +64,14 @@ impl Default for Weight {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts, as the record has it")]
 pub struct Advert {
-    /// Which life of the node says so.
+    /// The life of the node that says so.
     pub life: u64,
-    /// Which process says so: greater with each start of the node, and the same for all lives of one process.
+    /// The process that says so: greater with each start of the node, and the same for all lives of one process.
     pub incarnation: u64,
     /// The life that has certainly ended: the process's own former one, or that of a process which had the same files, or
     /// the same store and listened in the same place.
     pub after: Option<u64>,
-    /// Where it is.
+    /// Its addresses.
     pub addresses: Addresses,
     /// It takes no partitions, and hands over its partitions.
     pub leaving: bool,

@@ -159,7 +159,7 @@ fn heirs_of<'a>(next: &Table, seen: &Seen, names: &'a [String], orphans: usize) 
 }
 
 /// Partitions without a node, and partitions of dead nodes, go in turn to the nodes that have less than their shares.
-/// Where no node takes partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end
+/// If no node takes partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end
 /// only where no node stays.
 fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
     let lives = |home: &Home| next.lives.contains_key(&home.node);

@@ -26,7 +26,7 @@ struct Known {
     refused_since: Option<Duration>,
 }
 
-/// Which nodes have ended, by their signs. A node with which there was no session says nothing by a refusal: its
+/// Signs that nodes have ended. A node with which there was no session says nothing by a refusal: its
 /// address may be wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Doubts {

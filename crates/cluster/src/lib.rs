@@ -1,4 +1,4 @@
-//! Which node of a cluster works which partition.
+//! The table of partitions and nodes of a cluster.
 //!
 //! All of it is pure: no clock, no bus, no socket. One node, the *leader*, looks at who lives ([`Seen`]) and says by
 //! [`decide`] which [`Table`] comes next; every node reads the tables in their order and gets its steps from a

@@ -7,7 +7,7 @@ use crate::{Advert, Factor};
 /// A member of the cluster's group as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// Which life of the node it is.
+    /// The life of the node.
     pub life: u64,
     /// It has been this life for at least a lease by the leader's clock: an earlier one has ended, of any process.
     pub settled: bool,

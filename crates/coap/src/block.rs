@@ -39,7 +39,7 @@ impl Block {
         16 << self.exponent
     }
 
-    /// Where the block begins in the body.
+    /// The offset of the block in the body.
     pub(crate) const fn offset(self) -> usize {
         self.number as usize * self.size()
     }

@@ -11,13 +11,13 @@ const MAX_TOKEN: usize = 8;
 
 /// Numbers of options.
 pub mod option {
-    /// Which host is asked for.
+    /// The requested host.
     pub const URI_HOST: u16 = 3;
     /// The version of a representation.
     pub const ETAG: u16 = 4;
     /// Registers an observer, and numbers notifications.
     pub const OBSERVE: u16 = 6;
-    /// Which port is asked for.
+    /// The requested port.
     pub const URI_PORT: u16 = 7;
     /// A segment of the path.
     pub const URI_PATH: u16 = 11;

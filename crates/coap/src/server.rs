@@ -38,7 +38,7 @@ pub struct DoorSettings {
     pub listener: u16,
     /// Its name, for the log.
     pub name: String,
-    /// Where it listens; with port 0 all addresses get the same free port.
+    /// The addresses it listens on; with port 0 all get the same free port.
     pub addresses: Vec<SocketAddr>,
     /// Its settings.
     pub settings: Settings,
@@ -76,7 +76,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens, with the numbers of the listeners.
+    /// The addresses it listens on, with the numbers of the listeners.
     pub fn addresses(&self) -> &[(u16, SocketAddr)] {
         &self.addresses
     }

@@ -21,7 +21,7 @@ pub struct ConfigArgs {
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Where to listen instead of the configured listeners.
+    /// Address to listen on instead of the configured listeners.
     #[arg(short, long, value_name = "ADDRESS", help = LISTEN)]
     pub listen: Vec<String>,
 
@@ -29,7 +29,7 @@ pub struct ConfigArgs {
     #[arg(short, long, value_name = "PORT")]
     pub port: Vec<u16>,
 
-    /// Where to listen for QUIC, beside the other listeners.
+    /// Address to listen on for QUIC, beside the other listeners.
     #[arg(long, value_name = "ADDRESS", help = QUIC)]
     pub quic: Vec<String>,
 
@@ -54,7 +54,7 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub bus: Option<String>,
 
-    /// Where other nodes of the cluster reach this one [default: a free port on the first listener's address]
+    /// Address at which other nodes of the cluster reach this one [default: a free port on the first listener's address]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = NonEmptyStringValueParser::new())]
     pub cluster_listen: Option<String>,
     /// Keep the files of the data directory on this bus, too: nats://HOST:PORT, or kafka://HOST:PORT in a build with

@@ -55,7 +55,7 @@ enum ReadyError {
     Not(String),
 }
 
-/// Where a broker is asked.
+/// The admin address of the broker to ask.
 #[derive(Clone, Debug)]
 enum AdminTarget {
     /// At an address that a flag or the configuration names.

@@ -137,7 +137,7 @@ impl Value for ListenAddress {
     }
 }
 
-/// Where the console answers.
+/// The address of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
     /// Nowhere.

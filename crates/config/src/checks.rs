@@ -22,7 +22,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         let text = format!("there are {} listeners; a broker has at most {MAX_LISTENERS}", config.listeners.len());
         findings.push(Problem::new(text), listener_source(origins, MAX_LISTENERS, "address"));
     }
-    crate::feature::check(listeners, admin, origins, findings);
+    crate::feature::check(config, crate::feature::is_built, findings);
     for index in 0..config.listeners.len() {
         check_unique(listeners, admin, index, origins, findings);
         if let Some(listener) = listeners.get(index) {
@@ -57,8 +57,6 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::bridges::check(&config.bridges, listeners, origins, findings);
     #[cfg(feature = "pipelines")]
     crate::hub::check(config, findings);
-    #[cfg(not(feature = "pipelines"))]
-    crate::hub::refuse(config, findings);
 }
 
 fn listener_source(origins: &Origins, index: usize, key: &'static str) -> Source {

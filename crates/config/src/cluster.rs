@@ -1,4 +1,4 @@
-//! Where a node of a cluster listens, and the addresses that it tells others.
+//! The addresses of a node of a cluster: those it listens on, and those it advertises.
 
 use std::fs;
 use std::io;
@@ -168,7 +168,7 @@ pub enum NodeSetupError {
     Unspecified(SocketAddr),
 }
 
-/// Where other nodes are waited for: where it is said, or a free port where the first listener is.
+/// The address for links of other nodes: the configured one, or a free port at the first listener's address.
 ///
 /// # Errors
 /// When `cluster.listen` is no address.

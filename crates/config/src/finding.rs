@@ -13,7 +13,7 @@ use super::value::Problem;
 pub struct Finding {
     /// The problem.
     pub problem: Problem,
-    /// Where.
+    /// The source of the value.
     pub source: Source,
 }
 

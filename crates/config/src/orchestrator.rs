@@ -180,7 +180,7 @@ impl Config {
             },
             user_name: address.user_name.clone(),
             password: address.password.clone().map(|password| password.into_bytes().into()),
-            // Who cannot return under the same name needs no session there.
+            // An orchestrator that cannot return under the same name needs no session there.
             lasting: self.store.directory.is_some() || !self.orchestrator.name.is_empty(),
         }
     }

@@ -1,4 +1,4 @@
-//! Which key is meant: `queue.max_messages`, or `listener.0.address` where sections are repeated.
+//! Paths of keys: `queue.max_messages`, or `listener.0.address` where sections are repeated.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub const ENVIRONMENT_PREFIX: &str = "TIDEGATE__";
 pub struct KeyPath {
     /// The section's name.
     pub section: &'static str,
-    /// Which of the repeated sections, counted from 0; 0 for a section that is not repeated.
+    /// The number among repeated sections, from 0; 0 for a section that is not repeated.
     pub index: usize,
     /// The key's name.
     pub key: &'static str,

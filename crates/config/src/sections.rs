@@ -54,10 +54,10 @@ section! {
 }
 
 section! {
-    /// Where clients connect, and the settings of these connections. A configuration without a listener has
+    /// A listener for clients, and the settings of its connections. A configuration without a listener has
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
-        /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
+        /// Address to listen on: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
         /// `"ws://127.0.0.1:9001/mqtt"` (`/*` for every path), `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"`,
         /// `"unix:/run/tidegate.sock"`, `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP,
         /// `"coap://127.0.0.1:5683"` for CoAP, or `"coaps://0.0.0.0:5684"` for CoAP over DTLS. Port 0 takes any free
@@ -105,7 +105,7 @@ section! {
         allowed_origins: Texts = Texts::default(), in Kind::Texts;
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;
-        /// Where those proxies are. From there each connection must begin with a header, from elsewhere none may:
+        /// Networks of those proxies. From there each connection must begin with a header, from elsewhere none may:
         /// a client that could send one could pass for any address.
         proxy_networks: Networks = Networks::default(), in Kind::Networks;
         /// Longest packet taken from a client; MQTT 5 clients are notified.
@@ -287,7 +287,7 @@ section! {
     /// The HTTP listener for metrics (`/metrics`), health (`/healthz`, `/readyz`) and the API of `tidegate why` and
     /// `tidegate ban`.
     "admin" => Admin, ADMIN {
-        /// Where it listens, or `"off"`. When the default address is taken the broker starts without it and says so;
+        /// Address to listen on, or `"off"`. When the default address is taken the broker starts without it and says so;
         /// when an address that was asked for is taken, the broker does not start.
         address: AdminAddress = AdminAddress::of_this_program(), in Kind::AdminAddress, flag "--admin";
         /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers

@@ -8,7 +8,7 @@ use super::path::KeyPath;
 use super::sections::SECTIONS;
 use super::source::Source;
 
-/// Which keys are shown.
+/// The keys to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Only the keys that are set.

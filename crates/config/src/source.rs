@@ -1,11 +1,11 @@
-//! Where a value comes from, and where in a file that is.
+//! The source of a value, and its place in a file.
 
 use std::fmt;
 use std::ops::Range;
 
 pub use tidegate_document::FileText;
 
-/// Where the value of a key comes from. The later ones win.
+/// The source of a key's value. The later ones win.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// No source sets it.

@@ -99,9 +99,9 @@ pub enum Kind {
     Paths,
     /// Networks, one or a list.
     Networks,
-    /// Where a listener listens.
+    /// The address of a listener.
     ListenAddress,
-    /// Where the admin listener listens, or `"off"`.
+    /// The address of the admin listener, or `"off"`.
     AdminAddress,
 }
 

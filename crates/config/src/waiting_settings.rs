@@ -26,7 +26,7 @@ pub(super) fn overflow_rules(overflow: &[Overflow]) -> Vec<engine::OverflowRule>
     overflow.iter().map(rule).collect()
 }
 
-/// Which messages go before others.
+/// The rules for messages that go before others.
 pub(super) fn priority_rules(priority: &[Priority]) -> Vec<engine::PriorityRule> {
     let rule = |rule: &Priority| engine::PriorityRule {
         filter: rule.filter.clone(),
@@ -40,7 +40,7 @@ pub(super) fn priority_rules(priority: &[Priority]) -> Vec<engine::PriorityRule>
 }
 
 impl DeadLetters {
-    /// Where dropped messages go, if anywhere.
+    /// The topic for dropped messages, if there is one.
     pub fn settings(&self, shards: u16) -> Option<engine::DeadLetter> {
         let names = &self.reasons.0;
         let by_default = |name: &str| names.is_empty() && DEAD_LETTER_REASONS.contains(&name);

@@ -3,7 +3,7 @@
 use crate::version::Version;
 use std::time::Duration;
 
-/// Where the broker is and which cases to run against it.
+/// The address of the broker, and the cases to run against it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `HOST:PORT` of the broker's TCP listener.

@@ -10,7 +10,7 @@ use tidegate_store::SYNC_BOUNDS_MICROSECONDS;
 
 use crate::protocols::{CoapNumbers, HttpNumbers};
 
-/// Where a broker is in its life.
+/// The phase of a broker's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Its listeners are not open yet.
@@ -310,7 +310,7 @@ pub struct Unavailable;
 
 /// A source of the broker's state. The binary implements it over its node.
 pub trait StatusSource: Send + Sync + 'static {
-    /// Where the broker is in its life. Never waits.
+    /// The phase of the broker's life. Never waits.
     fn phase(&self) -> Phase;
 
     /// Why clients are better sent elsewhere although the broker is in [`Phase::Ready`], in one line. Never waits.

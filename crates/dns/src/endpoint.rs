@@ -88,7 +88,7 @@ impl Load {
 pub struct Endpoint {
     /// Its name, unique within the zone.
     pub name: EndpointName,
-    /// Where it is; at least one, at most 16. Of several of one family each answer holds one, in turns.
+    /// Its addresses; at least one, at most 16. Of several of one family each answer holds one, in turns.
     pub addresses: Vec<IpAddr>,
     /// Its port for MQTT, 1 to 65535; only SRV answers contain it.
     pub port: u16,
@@ -103,7 +103,7 @@ pub struct Endpoint {
     pub healthy: bool,
     /// Whether it is about to go: it is in no answer any more (BRK-33).
     pub draining: bool,
-    /// Where on the earth it is, for [`Policy::Nearest`](crate::Policy::Nearest); without one it counts as the
+    /// Its location on the earth, for [`Policy::Nearest`](crate::Policy::Nearest); without one it counts as the
     /// farthest.
     pub location: Option<Location>,
 }

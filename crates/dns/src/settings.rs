@@ -140,8 +140,8 @@ impl Default for Limits {
 pub struct Settings {
     /// The zone that it answers for.
     pub zone: ZoneName,
-    /// Where it listens, over UDP and TCP; port 0 takes any that is free for both. On a machine with several addresses
-    /// name each one, since an answer over UDP from `0.0.0.0` or `::` leaves with the address that the system prefers.
+    /// The addresses to listen on, over UDP and TCP; port 0 takes any that is free for both. On a machine with several
+    /// addresses name each one, since an answer over UDP from `0.0.0.0` or `::` leaves with the address that the system prefers.
     pub listen: Vec<SocketAddr>,
     /// How an endpoint is chosen.
     pub policy: Policy,
@@ -152,11 +152,11 @@ pub struct Settings {
     /// The servers of the zone, for NS and SOA, at most 13. Empty: `ns` in the zone, at those addresses of `listen`
     /// that name one interface.
     pub name_servers: Vec<NameServer>,
-    /// Where askers are, for [`Policy::Nearest`].
+    /// Locations of askers, for [`Policy::Nearest`].
     pub places: Places,
     /// The limits.
     pub limits: Limits,
-    /// Where turns begin, so that several servers of a zone do not all begin with the same endpoint; `None` for chance.
+    /// The first turn, so that several servers of a zone do not all begin with the same endpoint; `None` for chance.
     pub seed: Option<u64>,
 }
 

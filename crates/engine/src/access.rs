@@ -248,7 +248,7 @@ impl Rules {
     }
 }
 
-/// Who may be sent the messages of a topic.
+/// The clients that may read the messages of a topic.
 struct Readers<'a> {
     topic: &'a str,
     /// The rules, where they decide about single messages.

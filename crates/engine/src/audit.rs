@@ -202,7 +202,7 @@ impl Audit<'_> {
         let room = connection.output_len() <= self.state.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        // Where memory was scarce, messages before others in the store wait for an acknowledgement of the client.
+        // If memory was scarce, messages before others in the store wait for an acknowledgement of the client.
         let bounded = self.state.memory.ceiling != 0 && flow.tail.is_some();
         let bytes = flow.inflight_bytes == 0 || (!bounded && flow.inflight_bytes < self.settings.queue.max_bytes);
         let open = flow.to_resend == 0 && sent < window && bytes;

@@ -89,7 +89,7 @@ pub struct Engine {
     pub(crate) stopping: bool,
     /// Clients are sent elsewhere.
     pub(crate) redirecting: Option<Redirecting>,
-    /// Which partitions are worked here.
+    /// The homes of the partitions.
     pub(crate) homes: HomesInForce,
     /// Messages for which other shards were asked for room.
     pub(crate) admissions: Admissions,

@@ -336,7 +336,7 @@ pub enum LogEvent {
         topic: String,
         /// Why not.
         reason: Reason,
-        /// Whose queue had no room, if that was the reason and it is a client of this shard.
+        /// The client whose queue had no room, if that was the reason and it is a client of this shard.
         held_up_by: Option<String>,
         /// Number of omitted events about the client since the last reported one.
         omitted: u64,

@@ -105,7 +105,7 @@ pub(crate) fn partition_of_hash(hash: u64) -> PartitionId {
 pub struct ConnectionKey {
     /// Slot in the shard's table, reused.
     pub index: u32,
-    /// Which use of the slot this is.
+    /// The number of uses of the slot.
     pub generation: u32,
 }
 
@@ -130,8 +130,8 @@ pub struct PrincipalId(pub(crate) ConnectionKey);
 pub struct ObserverId(pub(crate) u8);
 
 impl ObserverId {
-    /// Who puts messages for applications on a bus, where [`AddressSettings::records`](crate::AddressSettings::records)
-    /// says that there is one.
+    /// The observer that puts messages for applications on a bus, if
+    /// [`AddressSettings::records`](crate::AddressSettings::records) says that there is one.
     pub const APPLICATIONS: Self = Self(0);
     /// The receiver of mobile nodes' reports, on the topics of
     /// [`AddressSettings::reports`](crate::AddressSettings::reports).

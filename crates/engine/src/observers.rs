@@ -89,7 +89,7 @@ pub enum ObserverAnswer {
 /// An observed message that is not confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unconfirmed {
-    /// Whose acknowledgement waits.
+    /// The ticket of the acknowledgement that waits.
     pub(crate) ticket: Option<Ticket>,
     pub(crate) cost: u64,
 }

@@ -38,9 +38,9 @@ pub struct Settings {
     pub hub_filters: Vec<HubFilter>,
     /// Client ids (`*` is any text) of sinks of pipelines elsewhere: their number of passed pipelines is believed.
     pub hub_relays: Vec<String>,
-    /// Which messages go before others where messages wait. Without rules none do.
+    /// Rules for messages that go before others in queues. Without rules none do.
     pub priority: Vec<PriorityRule>,
-    /// Where dropped messages are published once more; `None` does not.
+    /// The topics for dropped messages; `None` publishes none.
     pub dead_letter: Option<DeadLetter>,
     /// Retained messages.
     pub retained: RetainedSettings,

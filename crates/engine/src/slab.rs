@@ -22,7 +22,7 @@ const _: () = assert!(CHUNK.is_power_of_two() && CHUNK <= HELD as usize);
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     chunks: Vec<Chunk<T>>,
-    /// Which chunks have room.
+    /// The chunks that have room.
     vacancies: Vacancies,
     /// The one chunk that has no entries yet keeps its memory.
     spare: Option<usize>,

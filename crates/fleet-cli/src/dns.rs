@@ -68,10 +68,10 @@ pub struct Args {
     /// [default: ns.ZONE at the addresses of --listen]
     #[arg(long = "name-server", value_name = "NAME[=ADDRESS]", value_parser = name_server)]
     name_servers: Vec<NameServer>,
-    /// Where askers are, for `nearest`: lines of NETWORK LATITUDE LONGITUDE
+    /// A file of locations of askers, for `nearest`: lines of NETWORK LATITUDE LONGITUDE
     #[arg(long, value_name = "FILE")]
     places: Option<PathBuf>,
-    /// Where askers are, for `nearest`: a city database of the format of MaxMind
+    /// A city database of locations of askers, for `nearest`, in the format of MaxMind
     #[arg(long, value_name = "FILE")]
     maxmind: Option<PathBuf>,
     /// Answer SERVFAIL when no endpoint is healthy, rather than name one that is not

@@ -19,7 +19,7 @@ const TLS: &str = "only versions, ciphers and certificates that are safe are acc
 const KEYSTORE: &str = "Java key stores are not read. For NAME.jks write NAME.pem and NAME.key beside it and convert again: `keytool -importkeystore -srckeystore NAME.jks -destkeystore NAME.p12 -deststoretype pkcs12`, `openssl pkcs12 -in NAME.p12 -nokeys -out NAME.pem`, `openssl pkcs12 -in NAME.p12 -nocerts -nodes -out NAME.key`";
 const TRUSTSTORE: &str = "Java key stores are not read. For NAME.jks write the authorities to NAME.pem beside it and convert again: `keytool -list -rfc -keystore NAME.jks > NAME.pem`";
 
-/// Where the file RBAC extension has its users, seen from `config.xml`, in its newer and its older form.
+/// Paths of the file RBAC extension's users, relative to `config.xml`, in its newer and its older form.
 const CREDENTIALS: [&str; 2] = [
     "../extensions/hivemq-file-rbac-extension/conf/credentials.xml",
     "../extensions/hivemq-file-rbac-extension/credentials.xml",

@@ -40,7 +40,7 @@ file (context.bus) or into the environment (TIDEGATE__CONTEXT__BUS) instead.";
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which services
+    /// The services to run
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Service::Points, Service::Groups])]
     services: Vec<Service>,
 

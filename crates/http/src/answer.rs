@@ -27,7 +27,7 @@ const EXPOSED: &str = "*";
 /// Seconds for which a browser remembers the allowed requests.
 const PREFLIGHT_AGE: &str = "600";
 
-/// Where a browser says how the page that asks is related to the listener's origin.
+/// The header in which a browser says how the page that asks is related to the listener's origin.
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// The body of an answer.

@@ -25,7 +25,7 @@ const BEAT: Duration = Duration::from_secs(15);
 /// How long a client may not read before its stream ends.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// Where events of a stream are put.
+/// The queue of a stream's events.
 pub(crate) struct Events {
     queue: mpsc::Sender<(Bytes, OwnedSemaphorePermit)>,
     room: Arc<Semaphore>,

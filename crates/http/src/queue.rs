@@ -89,11 +89,11 @@ pub(crate) struct Poll {
     pub(crate) max: usize,
     /// When it is answered without a message.
     pub(crate) until: Instant,
-    /// Where the answer goes.
+    /// The receiver of the answer.
     pub(crate) answer: Answer<Page>,
 }
 
-/// Where the answer to an order goes.
+/// The receiver of the answer to an order.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, QueueError>>;
 
 /// Sends an order to the task of a queue, and waits for the answer.

@@ -96,7 +96,7 @@ measures! {
     Imbalance: "Gateway farthest from its share", "%";
 }
 
-/// Which direction is good.
+/// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Less.
@@ -106,7 +106,7 @@ pub enum Better {
 }
 
 impl Measure {
-    /// Which direction is good.
+    /// The better direction.
     pub const fn better(self) -> Better {
         match self {
             Self::Throughput

@@ -32,7 +32,7 @@ fn tell_of_the_end(log: &Log, panic: &Panic) {
     if trace.status() == BacktraceStatus::Captured {
         tracing::error!(%trace, "the place of the panic");
     }
-    // Who does not read the log does not keep the process from ending.
+    // A reader that does not read the log does not keep the process from ending.
     if !log.flush() && thread == writer::THREAD {
         report(&format_args!("the log writer's thread panicked at {place}: {said}"));
     }

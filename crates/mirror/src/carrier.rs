@@ -61,7 +61,7 @@ impl Carrier {
         Self { bus, place, settings, local, incarnation, send_queue, order, membership }
     }
 
-    /// Which fences are for this process.
+    /// The fences for this process.
     pub(crate) fn membership(&self) -> MutexGuard<'_, Membership> {
         self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -69,7 +69,7 @@ pub enum MirrorError {
     /// A request to the bus failed.
     #[error("the files of {log} on the bus cannot be used: {source}")]
     Bus {
-        /// Which log.
+        /// The log.
         log: LogName,
         /// The error of the bus.
         source: BusError,
@@ -86,7 +86,7 @@ pub enum MirrorError {
     /// Another process claims the log again and again.
     #[error("another process keeps acquiring {log}: two nodes have this name; give one of them another name")]
     Contended {
-        /// Which log.
+        /// The log.
         log: LogName,
     },
     /// The log has less than it had confirmed.
@@ -95,11 +95,11 @@ pub enum MirrorError {
          servers' data back. If that cannot be done, remove the log on the servers: the node then fills it from its directory"
     )]
     Behind {
-        /// Which log.
+        /// The log.
         log: LogName,
         /// Up to where the copy had seen it.
         seen: Position,
-        /// Where it ends now.
+        /// The end of the log now.
         end: Position,
     },
     /// A record is damaged, or records are missing.
@@ -108,9 +108,9 @@ pub enum MirrorError {
          a node with its data directory then fills it from there"
     )]
     Damaged {
-        /// Which log.
+        /// The log.
         log: LogName,
-        /// Where.
+        /// The position in the log.
         position: Position,
         /// The damage.
         damage: Damage,
@@ -118,13 +118,13 @@ pub enum MirrorError {
     /// The log was to be filled from a directory, and that was not done.
     #[error("{log} was never filled to its end; start the node once with the data directory that it was filled from")]
     Unfinished {
-        /// Which log.
+        /// The log.
         log: LogName,
     },
     /// The owner of the log writes or trims it in each attempt to read it.
     #[error("the owner of {log} changes it while it is read; try again")]
     Changing {
-        /// Which log.
+        /// The log.
         log: LogName,
     },
     /// The directory holds a store that is not a copy of this log.
@@ -132,7 +132,7 @@ pub enum MirrorError {
         "the directory holds a store that is not a copy of {log}; move the directory away to fetch the store from the bus, or give the node another name"
     )]
     Foreign {
-        /// Which log.
+        /// The log.
         log: LogName,
     },
     /// The directory is the copy of another log.
@@ -140,9 +140,9 @@ pub enum MirrorError {
         "the directory is the working copy of {found}, not of {log}; give the node its name back, or another directory"
     )]
     OtherLog {
-        /// Which log was asked for.
+        /// The requested log.
         log: LogName,
-        /// Which one it is a copy of.
+        /// The log that it is a copy of.
         found: String,
     },
     /// The mirror was lost while it was opened.
@@ -159,7 +159,7 @@ pub enum Lost {
     /// The bus has less than it had confirmed.
     #[error("{log} lost confirmed records up to position {seen}; restart the node: its error lists the repairs")]
     Behind {
-        /// Which log.
+        /// The log.
         log: LogName,
         /// Up to where it had confirmed.
         seen: Position,

@@ -6,7 +6,7 @@ const MAX_EXTENTS: usize = 1_024;
 /// A part of a file that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Where it begins, bytes.
+    /// Its beginning, bytes.
     pub(crate) at: u64,
     /// Bytes.
     pub(crate) length: u64,

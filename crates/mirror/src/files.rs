@@ -12,7 +12,7 @@ pub(crate) type FileId = u64;
 /// A place in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
-    /// Where the bus has it.
+    /// Its position on the bus.
     pub(crate) position: Position,
     /// Bytes of the log before it, since the log began.
     pub(crate) offset: u64,

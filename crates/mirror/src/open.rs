@@ -110,7 +110,7 @@ fn create(bus: &Bus, place: &LogPartition, settings: &mut Settings) -> Result<()
 
 pub(crate) struct Claimed {
     epoch: Epoch,
-    /// Where the record is that says who it is.
+    /// The position of the record that names the owner.
     pub(crate) position: Position,
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct Sent {
     /// Bytes of the log before it.
     pub(crate) offset: u64,
     pub(crate) payload: Bytes,
-    /// Which file has bytes in it.
+    /// The file that has bytes in it.
     pub(crate) file: Option<FileId>,
-    /// Where the log can be trimmed once this is confirmed: it lists all files.
+    /// The position up to which the log can be trimmed once this is confirmed: it lists all files.
     pub(crate) trim: Option<Mark>,
     pub(crate) position: Option<Position>,
 }
@@ -55,13 +55,13 @@ pub(crate) struct State {
     pub(crate) is_refilling: bool,
     /// When the bus last got a record that is still unconfirmed, or confirmed one since.
     progress: Option<Instant>,
-    /// Where the last confirmed record is, and the bytes of the log up to its end.
+    /// The position of the last confirmed record, and the bytes of the log up to its end.
     pub(crate) mark: Mark,
     /// Bytes of the log with all that was sent.
     pub(crate) sent: u64,
     /// Bytes of the log that were trimmed.
     pub(crate) trimmed: u64,
-    /// Where the log is to be trimmed once more, since a trim has failed.
+    /// The position of a trim to be repeated, since it has failed.
     pub(crate) untrimmed: Option<Mark>,
     /// Bytes of each file that are not confirmed.
     unconfirmed: HashMap<FileId, usize>,

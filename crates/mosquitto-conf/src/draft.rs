@@ -456,7 +456,7 @@ impl<'a> Draft<'a> {
         self.changed(at, &why);
     }
 
-    /// Where bridges come in that have a listener of their own.
+    /// The socket of bridges that have a listener of their own.
     pub(crate) fn socket_of_bridges(&self) -> String {
         match self.location.filter(|(_, path)| self.persistence.is_some() && !path.is_empty()) {
             Some((_, path)) => format!("{}/bridges.sock", path.trim_end_matches('/')),

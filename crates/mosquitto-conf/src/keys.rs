@@ -33,7 +33,7 @@ pub(crate) enum Rule {
 /// The object that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Where a listener is.
+    /// The address of a listener.
     Place,
     /// Whether clients without a name may connect.
     Anonymous,

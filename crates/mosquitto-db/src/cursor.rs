@@ -13,7 +13,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Where the next field begins in the file.
+    /// The offset of the next field in the file.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }

@@ -35,7 +35,7 @@ pub enum DatabaseError {
     /// The file ends within a record, or a record contradicts itself.
     #[error("the file is damaged at byte {at}: {damage}")]
     Damaged {
-        /// Where the record begins.
+        /// The offset of the record.
         at: usize,
         /// The fault.
         damage: &'static str,

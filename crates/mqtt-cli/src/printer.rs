@@ -31,7 +31,7 @@ enum Style {
     Template(Template),
 }
 
-/// Which line of the screen belongs to which topic.
+/// The line of the screen for each topic.
 #[derive(Debug, Default)]
 struct Watch {
     lines: BTreeMap<TopicNameBuf, usize>,

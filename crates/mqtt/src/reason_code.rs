@@ -6,7 +6,7 @@ macro_rules! reason_codes {
     ($($name:ident = $number:literal, $text:literal, [$($packet:ident),+];)+) => {
         /// A Reason Code of MQTT 5.0 (section 2.4).
         ///
-        /// Where the specification gives one number several names, the variant has the most general one;
+        /// If the specification gives one number several names, the variant has the most general one;
         /// see [`ReasonCode::NORMAL_DISCONNECTION`] and [`ReasonCode::GRANTED_QOS_0`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]

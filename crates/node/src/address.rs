@@ -1,4 +1,4 @@
-//! Where a listener listens, as a person writes it.
+//! Addresses of listeners, as a person writes them.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -22,14 +22,14 @@ pub enum ListenAddress {
     Tls(HostPort),
     /// MQTT over WebSocket over TCP.
     WebSocket {
-        /// Where to listen.
+        /// The address to listen on.
         at: HostPort,
         /// The one request path that is served; starts with `/`.
         path: String,
     },
     /// MQTT over WebSocket over TLS over TCP.
     WebSocketTls {
-        /// Where to listen.
+        /// The address to listen on.
         at: HostPort,
         /// The one request path that is served; starts with `/`.
         path: String,

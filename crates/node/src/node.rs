@@ -273,7 +273,7 @@ impl Node {
         self.store.as_ref().map(Running::status)
     }
 
-    /// Where it listens, in the order of the settings. A host name with several addresses counts several times.
+    /// The addresses it listens on, in the order of the settings. A host name with several addresses counts several times.
     pub fn local_addresses(&self) -> &[LocalAddress] {
         &self.addresses
     }
@@ -361,7 +361,7 @@ struct Ground {
     family: Family,
     listening: Listening,
     watch: Option<FileWatch>,
-    /// Where other nodes are waited for.
+    /// The prepared listener for links of other nodes.
     links: Option<PreparedLinks>,
 }
 

@@ -25,7 +25,7 @@ use crate::tls::TlsSettings;
 pub struct NodeSettings {
     /// Number of shards, each a thread with its own engine: 1..=[`MAX_SHARDS`](tidegate_engine::MAX_SHARDS).
     pub shards: u16,
-    /// Where to listen: one address for each entry of [`Settings::listeners`], in the same order.
+    /// The addresses to listen on, one for each entry of [`Settings::listeners`], in the same order.
     pub listeners: Vec<ListenAddress>,
     /// The settings of TLS listeners, by the position of their address in `listeners`.
     pub tls: BTreeMap<usize, TlsSettings>,
@@ -49,7 +49,7 @@ pub struct NodeSettings {
     /// Bytes that clients may make the node hold, without retained messages (`limits.memory_ceiling`); 0 is no limit. A
     /// start with a store leaves as much of each limit of the process on its memory, a quarter of the limit at most.
     pub memory_ceiling: u64,
-    /// Which partitions are served here from the first connection on; without it all are.
+    /// The partitions served here from the first connection on; without it all are.
     pub homes: Option<Arc<NodeHomes>>,
     /// Limits and bans for clients that connect.
     pub admission: AdmissionSettings,

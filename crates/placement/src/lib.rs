@@ -18,7 +18,7 @@ pub use attempts::Attempts;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Which work is done in this process.
+/// The work that is done in this process.
 #[derive(Clone, Default)]
 pub struct Placement(Option<Arc<dyn Fn(PartitionId) -> bool + Send + Sync>>);
 

@@ -7,7 +7,7 @@ use crate::style::file_style;
 /// Width of a letter of a label, in units of the drawing.
 pub(crate) const LETTER: f64 = 6.5;
 
-/// Which end of a text stands at its position.
+/// The end of a text at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// The first letter.

@@ -19,7 +19,7 @@ const POINTS: usize = 240;
 /// The values of one broker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Which series: its colour and dashes.
+    /// The number of the series, for its colour and dashes.
     pub series: usize,
     /// Seconds and values.
     pub points: Vec<(f64, f64)>,
@@ -55,7 +55,7 @@ pub fn lines(label: &str, unit: &str, scale: Scale, curves: &[Curve], marks: &[M
 
 /// A line down at each event, with its letter.
 fn events(marks: &[Mark], x: &Axis, drawing: &mut Drawing) {
-    // Where the next letter of each row has room.
+    // The room for the next letter of each row.
     let mut free = [f64::NEG_INFINITY; 2];
     for (mark, name) in marks.iter().zip(('a'..='z').cycle()) {
         let place = x.place(mark.at);

@@ -1,4 +1,4 @@
-//! Where this process can make cgroups, of version 1 or 2.
+//! Directories in which this process can make cgroups, of version 1 or 2.
 
 use std::fs;
 use std::io;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.
+/// The path of a program: a path as it is, a name in `PATH` or in the system's directories for servers.
 pub fn find(command: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_proc::number_after;
 
-/// Where the system shows them.
+/// The directory in which the system shows them.
 const ROOT: &str = "/sys/fs/cgroup";
 /// In which one this process is.
 const OWN: &str = "/proc/self/cgroup";

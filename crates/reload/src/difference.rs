@@ -19,7 +19,7 @@ pub(crate) struct Shown(BTreeMap<KeyPath, String>);
 /// A key that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The key.
     pub key: KeyPath,
     /// Its value so far, as TOML.
     pub old: String,

@@ -60,7 +60,7 @@ pub enum ReadError {
     Damaged {
         /// The file's name in the store's directory.
         file: String,
-        /// Where the damage begins, bytes from the beginning of the file.
+        /// The offset of the damage, bytes from the beginning of the file.
         offset: u64,
         /// A description of the damage.
         damage: String,

@@ -28,7 +28,7 @@ pub struct Loaded {
     pub next: Option<Vec<u8>>,
 }
 
-/// Where the newest operation of a key is.
+/// The place of the newest operation of a key.
 #[derive(Clone, Copy, Debug)]
 enum EntryLocation {
     Value { segment: u64, offset: u64, length: u32, checksum: u32 },
@@ -85,7 +85,7 @@ pub(crate) struct Loader {
     index: Index,
     /// The last indexed segment.
     segment: u64,
-    /// Where in it.
+    /// The offset in it.
     position: u64,
     /// The frame that comes next.
     number: u64,

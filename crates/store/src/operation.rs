@@ -100,7 +100,7 @@ impl<'a> Operations<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// Where the next operation begins in the bytes.
+    /// The offset of the next operation in the bytes.
     pub fn position(&self) -> usize {
         self.position
     }

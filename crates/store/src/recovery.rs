@@ -38,7 +38,7 @@ pub struct RecoveryReport {
 pub struct Torn {
     /// The file.
     pub file: String,
-    /// Where its committed part ends.
+    /// The end of its committed part.
     pub offset: u64,
     /// Bytes behind that.
     pub bytes: u64,
@@ -105,7 +105,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFacto
     go_on(disk, settings, sweep, found, &names, report, lock)
 }
 
-/// Where there is no manifest there is no file that one would name.
+/// Without a manifest there is no file that one would name.
 pub(crate) fn require_empty(names: &[String]) -> Result<(), ReadError> {
     let ours = |name: &String| name.starts_with("journal-") || name.starts_with("table-");
     if names.iter().any(ours) {
@@ -210,7 +210,7 @@ pub(crate) struct Scanned {
     pub(crate) bytes: Vec<u8>,
     /// The offset of each frame in the bytes, with its number and the number up to which it declares frames synced.
     pub(crate) frames: Vec<(usize, frame::Frame)>,
-    /// Where the frames end in the bytes.
+    /// The end of the frames in the bytes.
     pub(crate) end: usize,
     pub(crate) next: u64,
 }

@@ -73,7 +73,7 @@ pub(crate) struct Mirrored {
     was_here: bool,
 }
 
-/// Where the files go.
+/// The log that the files go to.
 struct Target {
     /// The key that is set.
     key: &'static str,

@@ -1,4 +1,4 @@
-//! Where a rule does not hold, and why. One that is no longer needed fails like a place that breaks a rule.
+//! Exceptions to rules, and their reasons. One that is no longer needed fails like a place that breaks a rule.
 
 use crate::Violation;
 

@@ -83,7 +83,7 @@ impl Visitor {
     }
 }
 
-/// Where a visitor looks at retained values.
+/// The port at which a visitor looks at retained values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// At any port.
@@ -306,7 +306,7 @@ fn missing(world: &World) -> Vec<(usize, String)> {
     interests(world, true)
 }
 
-/// Where a probe came although it must not, or did not although it must.
+/// Probes that came although they must not, or did not although they must.
 fn interests(world: &World, must: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (place, subscriber) in world.subscribers.iter().enumerate() {

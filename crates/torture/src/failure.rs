@@ -42,7 +42,7 @@ pub(crate) enum Failure {
     Ports {
         /// How many are needed.
         count: u16,
-        /// Where the rig looked.
+        /// The first port that was tried.
         first: u16,
         /// And where it stopped.
         last: u16,

@@ -16,10 +16,10 @@ use crate::wire::{Delivery, Incoming};
 use crate::workload::Kind;
 use crate::world::{Mood, World};
 
-/// Where the application defines its group. The topics of its messages begin with the name.
+/// The topic in which the application defines its group. The topics of its messages begin with the name.
 const ADVERTISEMENT: &str = "ctx/GroupAdvertisement/rig";
 const GROUP: &str = "ctx/to/group/rig";
-/// Where the counts go.
+/// The topic of the counts.
 const COUNTS: &str = "a/counts";
 
 /// The outcomes of a message to a group.

@@ -74,7 +74,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) id: MessageId,
     pub(crate) topic: &'a str,
     pub(crate) qos: QoS,
-    /// Which retained topic it sets, and how.
+    /// The retained topic that it sets, and the operation.
     pub(crate) retained: Option<(usize, RetainedOperation)>,
     pub(crate) expected: Vec<Expectation>,
 }

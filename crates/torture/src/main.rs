@@ -127,7 +127,7 @@ struct Arguments {
     /// Seconds that a start may take.
     #[arg(long, default_value_t = 30.0)]
     start_limit: f64,
-    /// Where the broker's files go; a temporary folder when absent, which is removed when nothing was found.
+    /// The folder for the broker's files; a temporary folder when absent, which is removed when nothing was found.
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Writes the report as JSON to this file, `-` for standard output.
@@ -220,7 +220,7 @@ fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
     place.remove(arguments)
 }
 
-/// Where everything is kept.
+/// The folder of all files of a run.
 struct Workspace {
     seed: u64,
     folder: PathBuf,

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Ports of a block. The first is the lock of the block: its run listens on it to its end.
 const BLOCK: u16 = 41;
-/// Where blocks lie, unless the system takes ports for outgoing connections there.
+/// The range of blocks, unless the system takes ports for outgoing connections there.
 const USUAL: Range<u16> = 20_000..29_000;
 /// Ports below this belong to services.
 const LOWEST: u16 = 2_000;
@@ -67,7 +67,7 @@ fn ephemeral() -> Option<Range<u16>> {
     Some(numbers.next()?..numbers.next()?)
 }
 
-/// Where blocks lie. A connection of any process could take the port of a broker that is away, so blocks stay clear of
+/// The range of blocks. A connection of any process could take the port of a broker that is away, so blocks stay clear of
 /// the ports of connections where there is room for that.
 fn area(ephemeral: Option<Range<u16>>) -> Range<u16> {
     let length = USUAL.end - USUAL.start;

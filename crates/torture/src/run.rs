@@ -99,7 +99,7 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// How long a start may take.
     pub(crate) start_limit: Duration,
-    /// Where everything is kept; the broker's data is in `data` below it.
+    /// The folder of all files; the broker's data is in `data` below it.
     pub(crate) folder: PathBuf,
     /// How the disk misbehaves in every second cycle.
     pub(crate) disk_faults: Vec<DiskFault>,

@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// How long a client of several nodes waits for CONNACK before it tries the next one.
 const CONNACK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where a client is.
+/// The phase of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Without a connection.

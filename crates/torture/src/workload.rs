@@ -15,7 +15,7 @@ use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use crate::rng::Rng;
 
-/// Which message: its publisher and its number there, from 0.
+/// A message: its publisher and its number there, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MessageId {
     pub(crate) publisher: u16,
@@ -37,7 +37,7 @@ const GROUP_FILTER: &str = "$share/group/s/#";
 const WILL_FILTER: &str = "d/#";
 /// The beginning of the topics that reach mobile nodes.
 const ADDRESS: &str = "ctx/to/node/";
-/// Where receipts go that do not go to their application's own topic.
+/// The topic of receipts that do not go to their application's own topic.
 pub(crate) const RECEIPTS: &str = "a/receipts";
 /// Topics of each mobile node whose messages expire, behind [`TOPICS`] others.
 const EXPIRING_TOPICS: usize = 2;
@@ -137,7 +137,7 @@ pub(crate) fn short_payload(id: MessageId) -> Vec<u8> {
     format!("m {} {} ", id.publisher, id.number).into_bytes()
 }
 
-/// Which message a payload is of; `None` for a payload of another kind.
+/// The message of a payload; `None` for a payload of another kind.
 pub(crate) fn message_of(payload: &[u8]) -> Option<MessageId> {
     // Only the head is text that matters; it is far shorter than this.
     let head = std::str::from_utf8(payload.get(..payload.len().min(32))?).ok()?;

@@ -53,7 +53,7 @@ struct Whim {
 pub(crate) struct World {
     pub(crate) poll: Poll,
     events: Events,
-    /// Where clients connect: one port for each node.
+    /// The ports for clients: one for each node.
     pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
     /// The publishers of `size`, then the applications.

@@ -22,12 +22,13 @@ def write(release, out):
     rows = [f"{path},{digest(data)},{len(data)}\n" for path, (data, _) in files.items()]
     files[record] = ("".join([*rows, f"{record},,\n"]).encode(), 0o644)
     file = out / f"{name}-{tag}.whl"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=release.level) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, (data, mode) in files.items():
             entry = zipfile.ZipInfo(path, time.gmtime(release.time)[:6])
             entry.external_attr = (0o100000 | mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data)
+            # The level of the archive is not that of an entry with its own description.
+            archive.writestr(entry, data, compresslevel=release.level)
     return file
 
 

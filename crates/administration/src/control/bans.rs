@@ -48,7 +48,7 @@ impl BanControl for Bans<'_> {
             changed_ms: node.admission().next_ban_change(node.now(), &target),
             ban: None,
         };
-        // Where there are no other nodes, the end need not be remembered for them.
+        // Without other nodes, the end need not be remembered for them.
         let changed = match self.0.members() {
             Some(_) => self.change(&record)?,
             None => BanChanged { changed: node.clients().unban(&target).map_err(refused)?, closed: 0 },

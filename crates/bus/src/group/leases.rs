@@ -8,7 +8,7 @@ use crate::Member;
 /// Most members whose lease is remembered as logged; further ones are not logged.
 const MAX_TOLD: usize = 1_024;
 
-/// Which other members have another lease than this one, as far as it was logged.
+/// The other members whose lease differs from this one, as far as it was logged.
 #[derive(Default)]
 pub(super) struct Leases(BTreeMap<String, Duration>);
 

@@ -154,7 +154,7 @@ impl Common {
     }
 }
 
-/// Where a partition begins and ends for a consumer.
+/// The first and last position of a partition for a consumer.
 pub(super) fn bounds(consumer: &BaseConsumer, topic: &str, place: &LogPartition) -> KafkaResult<Bounds> {
     let (first, next) = consumer.fetch_watermarks(topic, index_of(place), BOUNDS_WITHIN)?;
     Ok(Bounds { first: position_of(first), next: position_of(next) })

@@ -75,7 +75,7 @@ pub(super) fn position_of(offset: i64) -> Position {
     Position(u64::try_from(offset).unwrap_or_default())
 }
 
-/// Which partition it is in Kafka's numbers; there are at most 4,096.
+/// The partition in Kafka's numbers; there are at most 4,096.
 pub(super) fn index_of(place: &LogPartition) -> i32 {
     place.partition.0.cast_signed()
 }

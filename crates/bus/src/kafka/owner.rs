@@ -274,7 +274,7 @@ impl Owner {
         let Some(last) = positions.last().copied() else { return Ok(positions) };
         if !self.is_readable_by(last, deadline.min(Instant::now() + MARKER_WITHIN)) {
             tracing::warn!(place = %self.target.place, "the marker of a transaction is missing; another transaction completes it");
-            // Where it fails since another owner has begun, that one has closed it.
+            // If it fails because another owner has begun, that one has closed it.
             if let Err(error) = self.transact(producer, &[(&Append::new(""), true)], deadline) {
                 tracing::debug!(place = %self.target.place, %error, "no other transaction was made");
             }
@@ -338,7 +338,7 @@ impl Owner {
         let topic = self.common.topic(&self.target.place.log);
         let headers = if is_claim { claim_headers() } else { headers_of(append) };
         let partition = index_of(&self.target.place);
-        // Where the latest of each key is kept, a claim needs a key, too: none of a record's is empty.
+        // If the latest of each key is kept, a claim needs a key, too: none of a record's is empty.
         let key: &[u8] = if is_claim { b"\0tidegate-claim" } else { &append.key };
         send(producer, Outgoing { topic: &topic, partition, key, payload: &append.payload, headers }, report);
     }

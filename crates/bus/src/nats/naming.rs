@@ -14,7 +14,7 @@ fn root(prefix: &str, log: &LogName, partition: Partition) -> String {
     format!("{prefix}.log.{log}.{partition}")
 }
 
-/// Which subjects a partition's stream takes.
+/// The subjects of a partition's stream.
 pub(super) fn subjects(prefix: &str, log: &LogName, partition: Partition) -> String {
     format!("{}.>", root(prefix, log, partition))
 }

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const BEATS: u32 = 3;
 /// The longest such time: the server refuses beats that are longer than half a request.
 pub(super) const LONGEST_SILENCE: Duration = EXPIRES;
-/// Where acknowledgements of records go.
+/// The subject for acknowledgements of records.
 const ACKNOWLEDGEMENTS: &str = "$JS.ACK.";
 /// The status that the next record does not fit into the rest of the requested bytes.
 const NO_ROOM: &str = "Message Size Exceeds MaxBytes";

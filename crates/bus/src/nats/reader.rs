@@ -53,7 +53,7 @@ pub(super) struct ReaderTask {
 
 /// How far a consumer has come.
 struct Reading {
-    /// Where the log ended when the consumer was made.
+    /// The end of the log when the consumer was made.
     end: Position,
     /// The consumer's number of its last delivery: a gap in the numbers is a lost delivery.
     delivered: u64,

@@ -357,7 +357,7 @@ impl Server {
         purge.map(drop).map_err(|failure| failure.into_error("trim a log"))
     }
 
-    /// Where the last message with a subject is.
+    /// The position of the last message with a subject.
     async fn last_of(
         &self,
         place: &LogPartition,
@@ -423,7 +423,7 @@ fn can_fence(version: &str) -> bool {
     (numbers.next(), numbers.next()) >= (Some(2), Some(11))
 }
 
-/// Where a stream begins and ends: JetStream counts from 1.
+/// The first and last position of a stream: JetStream counts from 1.
 pub(super) fn bounds_in(info: &Value) -> Option<Bounds> {
     let (first, last) = (info["state"]["first_seq"].as_u64()?, info["state"]["last_seq"].as_u64()?);
     Some(Bounds { first: Position(first.max(1)), next: Position(last + 1) })

@@ -26,7 +26,7 @@ const LIBRARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/serve
 struct Broker {
     process: Option<Child>,
     port: u16,
-    /// Where it wants TLS and a password.
+    /// The port with TLS and a password.
     safe_port: u16,
     directory: PathBuf,
 }

@@ -49,7 +49,7 @@ pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deploym
     while read.len() < count {
         read.extend(tail.take(1).unwrap());
         let ahead = tail.reader.take(usize::MAX).unwrap().records;
-        // Where there is room for any of a record, the largest comes.
+        // If there is room for any of a record, the largest comes.
         let most = settings().max_ahead_bytes + settings().max_record_bytes;
         assert!(ahead.len() * size <= most, "{} records", ahead.len());
         read.extend(ahead);

@@ -1,11 +1,11 @@
-//! Where a server is.
+//! The address of a server.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Announce, Pipes, TlsConnector};
 
-/// Where a server is, and by which transport it is reached.
+/// The address of a server, and its transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// MQTT over TCP.

@@ -121,7 +121,7 @@ impl Driver {
         &mut self.client
     }
 
-    /// Where the server is.
+    /// The address of the server.
     pub fn address(&self) -> &Address {
         &self.address
     }

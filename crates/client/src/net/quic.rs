@@ -59,7 +59,7 @@ pub struct QuicStream {
     connection: Connection,
     /// Connected to the server, so that the system reports a closed port.
     socket: UdpSocket,
-    /// Where to connect from, without a port.
+    /// The local address, without a port.
     local: Option<SocketAddr>,
     remote: SocketAddr,
     /// There once the handshake is over.

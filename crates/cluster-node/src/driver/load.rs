@@ -20,7 +20,7 @@ pub(super) fn subject() -> Result<Subject, NameError> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Load {
     pub(super) node: String,
-    /// Which life of the node says so.
+    /// The life of the node that says so.
     pub(super) life: u64,
     /// Busy part of the processors that the node can use, or of its own threads where that is more, 0 to 1.
     pub(super) cpu: f64,

@@ -28,7 +28,7 @@ const VERSION_1: u64 = 1;
 pub(super) struct Memory {
     /// The last life.
     pub(super) life: Option<u64>,
-    /// Where the process of that life listened for links; `None` where the system does not say it.
+    /// The address at which the process of that life listened for links; `None` if the system does not say it.
     pub(super) place: Option<String>,
     /// The partitions that are in the store as they were served last, and since which epoch.
     pub(super) holdings: BTreeMap<u16, u64>,
@@ -144,11 +144,11 @@ impl Memory {
     }
 }
 
-/// Where it is kept, if it is.
+/// The file of the memory, if it is kept.
 #[derive(Clone, Default)]
 pub(super) struct MemoryFile {
     directory: Option<PathBuf>,
-    /// Where it is on the bus, too.
+    /// Its copy on the bus.
     mirror: Option<Arc<MirrorDisk>>,
 }
 

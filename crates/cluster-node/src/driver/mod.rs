@@ -114,7 +114,7 @@ struct Setup {
     addresses: Addresses,
     /// Whether others find the store on the bus when this node dies.
     kept: bool,
-    /// Where the process listens for links ([`place::of_listener`]).
+    /// The address at which the process listens for links ([`place::of_listener`]).
     place: Option<String>,
     /// Whether messages cross by brokers, and not by links.
     orchestrator: bool,

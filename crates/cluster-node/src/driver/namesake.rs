@@ -109,7 +109,7 @@ fn has_ended(address: SocketAddr, listen: SocketAddr) -> bool {
     is_own || refused()
 }
 
-/// Where the node of this name listens for links, by its advertisement.
+/// The address at which the node of this name listens for links, by its advertisement.
 fn address_of(logs: &Logs, name: &str, stop: &mut dyn FnMut() -> bool) -> Result<Option<SocketAddr>, NotJoined> {
     let failed = NodeError::NameWatch;
     let end = wait(|done| logs.bus.bounds(&logs.adverts, done), stop)?.map_err(failed)?.next;

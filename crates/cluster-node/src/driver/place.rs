@@ -1,4 +1,4 @@
-//! Where a process listens for links: no two running processes share that.
+//! The address at which a process listens for links: no two running processes share it.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -265,7 +265,7 @@ impl Shared {
         &self.name
     }
 
-    /// Which life of the node is a member, or wants to be.
+    /// The life of the node that is a member, or wants to be.
     pub(super) fn life(&self) -> u64 {
         self.state().standpoint.life
     }
@@ -350,7 +350,7 @@ impl std::fmt::Debug for ClusterApi {
 }
 
 impl ClusterApi {
-    /// Which work this node does: that of the partitions that it serves, as long as it is a member for certain.
+    /// The work of this node: that of the partitions that it serves, as long as it is a member for certain.
     pub fn placement(&self) -> Placement {
         let shared = Arc::clone(&self.0);
         Placement::of(move |partition| {

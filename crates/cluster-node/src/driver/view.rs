@@ -18,7 +18,7 @@ pub(super) struct TableView {
     pub(super) view: ClusterView,
     /// Whether this node is a member.
     pub(super) is_member: bool,
-    /// Whose clients are served where.
+    /// The homes of clients, by partition.
     pub(super) homes: [Home; PARTITIONS as usize],
     /// The nodes, by whose positions `homes` names them.
     pub(super) names: Vec<String>,

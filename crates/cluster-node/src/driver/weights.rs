@@ -374,7 +374,7 @@ mod tests {
     fn members_should_have_their_ideal_numbers_of_clients() {
         let loads = [load("a", 0.0, 9_000, 100), load("b", 0.0, 0, 200)];
         let burdens = by_clients(&ConnectionsInverse, &[&loads[0], &loads[1]], &[100.0; 2]);
-        // Where both have the score of their numbers: n * (1 + n) is as the capacity.
+        // If both have the score of their numbers: n * (1 + n) is as the capacity.
         assert_eq!(has_and_wanted(&burdens), [[9_000_000, 3_728_000], [0, 5_272_000]]);
     }
 

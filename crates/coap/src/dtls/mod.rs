@@ -68,7 +68,7 @@ impl PskResolver for Asked {
 /// A handshake or an association.
 struct Line {
     dtls: dimpl::Dtls,
-    /// Who the client says it is, if there is a key. Once the line is up, it has shown the key.
+    /// The client's claimed identity, if there is a key. Once the line is up, it has shown the key.
     identity: Option<String>,
     due: Option<Instant>,
 }

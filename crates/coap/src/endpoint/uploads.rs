@@ -31,7 +31,7 @@ pub(super) struct Upload {
     pub(super) used: Millis,
 }
 
-/// Which body a block belongs to.
+/// The body of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     session: SessionId,

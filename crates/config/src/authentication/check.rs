@@ -86,7 +86,7 @@ pub fn check(
     }
 }
 
-/// Where a key's value comes from; where the provider is meant as a whole, any of its keys that was given.
+/// The source of a key's value; for the provider as a whole, of any of its keys that was given.
 fn source(origins: &Origins, index: usize, key: &'static str) -> Source {
     let path = |key| KeyPath { section: "auth", index, key };
     let given = |key| Some(origins.source(&path(key))).filter(|source| **source != Source::Default);

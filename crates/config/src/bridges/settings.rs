@@ -27,7 +27,7 @@ const LOCAL_KEEP_ALIVE: u16 = 60;
 /// Why a bridge is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeConfigError {
-    /// Where the other broker is cannot be read.
+    /// The address of the other broker is invalid.
     #[error(transparent)]
     Broker(#[from] BrokerAddressError),
     /// A line of topics is invalid.
@@ -66,7 +66,7 @@ fn no_listener(name: &str) -> String {
 }
 
 impl Bridge {
-    /// Where the other broker is.
+    /// The address of the other broker.
     ///
     /// # Errors
     /// When the address of the other broker is invalid.
@@ -168,7 +168,7 @@ impl Bridge {
         found.ok_or_else(|| BridgeConfigError::NoListener(self.local_listener.clone()))
     }
 
-    /// Where this broker listens for the bridge; the system may have chosen the port.
+    /// The address at which this broker listens for the bridge; the system may have chosen the port.
     fn local_address(&self, listeners: &[Listener], node: &Node) -> Result<Address, BridgeConfigError> {
         let (index, listener) = self.listener_of(listeners)?;
         if let ListenAddress::Unix(path) = &listener.address {

@@ -28,8 +28,6 @@ mod topics;
 mod way;
 
 #[cfg(not(feature = "pipelines"))]
-pub(crate) use absent::refuse;
-#[cfg(not(feature = "pipelines"))]
 pub use absent::{check_files, store_warning};
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept, store_warning};

@@ -250,7 +250,7 @@ pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(P
     pipelines.iter().filter(|pipeline| pipeline.tenant_name() == tenant).flat_map(of).collect()
 }
 
-/// Where a pipeline of a broker keeps delivered messages, if it does: without a bus, in the data directory.
+/// The archive of a pipeline's delivered messages, if it keeps them: without a bus, in the data directory.
 fn archive_of(pipeline: &Pipeline, store: &Store) -> Option<ArchiveSettings> {
     let (Keep::For(max_age), Some(directory)) = (pipeline.keep, &store.directory) else { return None };
     // A pipeline may be named `..`; the folder `_..` is an ordinary one.

@@ -1,4 +1,4 @@
-//! Whose credentials brokers are shown (BRK-10), as the configuration says.
+//! Credentials that are shown to brokers (BRK-10), as the configuration says.
 
 use std::sync::Arc;
 use std::time::Duration;

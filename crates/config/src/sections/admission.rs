@@ -38,7 +38,7 @@ impl Value for Networks {
 }
 
 section! {
-    /// Who is let in: limits of addresses, user names and listeners, bans, and what happens under overload. See
+    /// Admission of clients: limits of addresses, user names and listeners, bans, and what happens under overload. See
     /// limits.md.
     "admission" => Admission, ADMISSION {
         /// Connections at once from one address; of IPv6, from one /64. Beyond it new ones are closed at once.

@@ -105,7 +105,7 @@ words! {
 }
 
 section! {
-    /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
+    /// Authentication. Each provider says yes, no, or that it does not know the client; they are asked in their order,
     /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one provider
     /// no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {
@@ -151,7 +151,7 @@ section! {
         jwks_refresh_min: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(SECOND, DAY));
         /// Algorithms that are taken, such as `"ES256"`; none for all that the keys are for. For `jwt`.
         algorithms: Texts = Texts::default(), in Kind::Texts;
-        /// Which field of CONNECT holds the token; for `jwt`.
+        /// Field of CONNECT that holds the token; for `jwt`.
         token_from: TokenField = TokenField::Password, in Kind::OneOf(<TokenField as Words>::WORDS);
         /// The required `iss` of a token; for `jwt`.
         issuer: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
@@ -172,9 +172,9 @@ section! {
         superuser_claim: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The claim that must be the name of the client's tenant; for `jwt`.
         tenant_claim: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// Which part of a certificate becomes the user name; for `certificate`.
+        /// Part of a certificate that becomes the user name; for `certificate`.
         user_name_from: CertificateField = CertificateField::CommonName, in Kind::OneOf(<CertificateField as Words>::WORDS);
-        /// Which part of a certificate the client id must be equal to; for `certificate`.
+        /// Part of a certificate that the client id must be equal to; for `certificate`.
         client_id_from: CertificateField = CertificateField::None, in Kind::OneOf(<CertificateField as Words>::WORDS);
     }
 }

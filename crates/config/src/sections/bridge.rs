@@ -11,7 +11,7 @@ use super::{DAY, SECOND};
 /// Longest path, name or address, bytes.
 const MAX_TEXT: usize = 4096;
 
-/// Which version of MQTT the other broker is spoken to with.
+/// The version of MQTT for connections to the other broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BridgeProtocol {
     /// The best one of the node.

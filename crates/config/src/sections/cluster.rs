@@ -132,18 +132,18 @@ section! {
         /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does alone, so
         /// that other nodes continue with it when the node dies. Without it a dead node's partitions begin empty.
         mirror: bool = true, in Kind::Boolean;
-        /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first
+        /// Address at which other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first
         /// listener.
         listen: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--cluster-listen";
-        /// Where other nodes hand over clients whose home is here, `ADDRESS:PORT`. Without it a free port on the
+        /// Address at which other nodes hand over this node's clients, `ADDRESS:PORT`. Without it a free port on the
         /// address of `listen`. It lets clients in as the first listener does, without TLS.
         relay: Option<String> = None, in Kind::Text { max_len: 256 };
-        /// Where other nodes are: their word is taken for where a client is.
+        /// The networks of other nodes: their word is taken for where a client is.
         networks: Networks = Networks::local(), in Kind::Networks;
         /// The address that other nodes use, where they cannot use that of `listen` (`0.0.0.0`, or it is translated on
         /// the way).
         advertise: Option<String> = None, in Kind::Text { max_len: 256 };
-        /// Where clients reach this node, `HOST:PORT`, for `redirect`. Without it the address of the first listener.
+        /// Address at which clients reach this node, `HOST:PORT`, for `redirect`. Without it that of the first listener.
         client_address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// How clients get to their home when that is another node.
         redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);

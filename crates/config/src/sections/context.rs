@@ -13,7 +13,7 @@ use tidegate_units::size::{Bytes, MIB, TIB};
 use super::cluster::BusSasl;
 use super::{DAY, HOUR, SECOND};
 
-/// Where the services of the core run.
+/// The processes that run the services of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreServices {
     /// Here, where the bus is this process's own, or its cluster's.
@@ -98,7 +98,7 @@ section! {
         /// The name of this gateway, unique among all gateways. Empty is `cluster.name`, or `node.name` without a
         /// cluster.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Where nodes reach this gateway when they are sent here: `HOST:PORT`. Without it the
+        /// Address at which nodes that are sent here reach this gateway: `HOST:PORT`. Without it the
         /// address of the first listener for mobile nodes, over whatever transport; one that listens on all addresses
         /// needs this key.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
@@ -129,14 +129,14 @@ section! {
         /// Partitions that nodes are dealt to: the same for all who share the bus, and fixed once there are logs. As
         /// many processes can share the work of one group definer.
         partitions: u16 = 16, in Kind::Integer(Range::of(1, 1_024));
-        /// Where the services run.
+        /// Processes that run the services.
         services: CoreServices = CoreServices::Auto, in Kind::OneOf(<CoreServices as Words>::WORDS);
         /// Whether messages go between nodes and applications that are on the bus; see [applications](applications.md).
         /// Not on a bus within this process, which no other process could read.
         applications: bool = true, in Kind::Boolean;
         /// How records hold messages; records of applications may say otherwise.
         envelope: EnvelopeName = EnvelopeName::Plain, in Kind::OneOf(<EnvelopeName as Words>::WORDS);
-        /// Which gateways deliver records of applications.
+        /// Gateways that deliver records of applications.
         delivery: DeliveryName = DeliveryName::Auto, in Kind::OneOf(<DeliveryName as Words>::WORDS);
         /// How long records between nodes and applications are kept on the bus. On Kafka it holds for topics that are
         /// made from now on.

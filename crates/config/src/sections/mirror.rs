@@ -1,4 +1,4 @@
-//! Where the files of the store are beside this machine.
+//! The copy of the store's files on a bus.
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::value::{Kind, Problem, Range, Raw, Value};
@@ -11,8 +11,8 @@ section! {
         /// The bus: `embedded://DIRECTORY` for another disk of this machine, `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
         /// Without one the files are on this machine alone.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--mirror";
-        /// Whose files they are: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. Who starts
-        /// with this name has them from then on, and the former owner stops.
+        /// Name of the files: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. The broker that
+        /// starts with it owns them from then on, and the former owner stops.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--mirror-name";
         /// The beginning of names on the bus.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };

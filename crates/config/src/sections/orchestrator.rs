@@ -19,7 +19,7 @@ words! {
     }
 }
 
-/// Which version of MQTT brokers are spoken to with.
+/// The version of MQTT for connections to brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerLinkProtocol {
     /// MQTT 5.0, or 3.1.1 where a broker does not know it.
@@ -38,7 +38,7 @@ words! {
     }
 }
 
-/// Whose credentials brokers are shown.
+/// The credentials that are shown to brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerIdentity {
     /// The orchestrator's.
@@ -66,7 +66,7 @@ section! {
         /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted; `mqtts://`
         /// for TLS. More can be added while it runs.
         brokers: Texts = Texts::default(), in Kind::Texts, credentials = true, flag "--broker";
-        /// Whose credentials brokers are shown. See "Identity" in [orchestrator](orchestrator.md#identity).
+        /// Credentials that are shown to brokers. See "Identity" in [orchestrator](orchestrator.md#identity).
         identity: BrokerIdentity = BrokerIdentity::Own, in Kind::OneOf(<BrokerIdentity as Words>::WORDS);
         /// With `identity = "client"`: users at once, those included whose last session has just ended. Each costs a
         /// thread and a connection to each broker, and what the configuration limits for the whole process is divided

@@ -1,4 +1,4 @@
-//! Which topic filters are valid, and which topic names they match.
+//! Valid topic filters, and the topic names they match.
 
 use crate::case::Case;
 use crate::outcome::{Outcome, ensure};

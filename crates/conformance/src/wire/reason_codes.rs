@@ -1,4 +1,4 @@
-//! Which reason codes a server may put into which packet of MQTT 5, and their names.
+//! The reason codes that a server may put into each packet of MQTT 5, and their names.
 
 /// CONNACK [MQTT-3.2.2-8].
 pub(crate) const CONNACK: &[u8] = &[

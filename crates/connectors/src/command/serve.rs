@@ -16,7 +16,7 @@ use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_process::{StartError, service_manager};
 use tidegate_terminal::{Exit, complain, report};
 
-/// Where this process takes messages from.
+/// The origin of this process's messages.
 struct Origin {
     member: String,
     broker: Option<Way>,

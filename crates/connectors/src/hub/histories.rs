@@ -122,7 +122,7 @@ enum NodeError {
     Unwanted,
 }
 
-/// Where a page begins.
+/// The beginning of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Place {
     /// Unix milliseconds; without it the last messages are meant.
@@ -147,7 +147,7 @@ struct Question {
 struct Page {
     /// The oldest first with `from`, otherwise the last one first.
     messages: Vec<Value>,
-    /// Where the next page begins, if there may be one.
+    /// The beginning of the next page, if there may be one.
     next: Option<Place>,
     /// The time of the last message that the page has passed, Unix milliseconds.
     reached: Option<u64>,

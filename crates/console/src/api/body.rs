@@ -1,4 +1,4 @@
-//! Which bodies the API takes for changes.
+//! The bodies that the API takes for changes.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};

@@ -1,4 +1,4 @@
-//! Where askers are: a table of networks, a file of MaxMind's format, or both.
+//! Locations of askers: a table of networks, a file of MaxMind's format, or both.
 
 mod database;
 mod table;
@@ -45,7 +45,7 @@ pub enum PlacesError {
     },
 }
 
-/// Where an address is, and for which others that holds, too.
+/// The location of an address, and the network for which it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     /// The place, if it is known.
@@ -54,7 +54,7 @@ pub(crate) struct Found {
     pub(crate) prefix: u8,
 }
 
-/// Where askers are. The table is asked first, so that it can correct the database.
+/// Locations of askers. The table is asked first, so that it can correct the database.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// Networks and their places.
@@ -64,7 +64,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Where the network of the first `bits` of an address is.
+    /// The location of the network of the first `bits` of an address.
     pub(crate) fn find(&self, address: IpAddr, bits: u8) -> Found {
         let in_table = self.table.find(address, bits);
         match &self.database {

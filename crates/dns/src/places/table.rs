@@ -14,7 +14,7 @@ const MAX_NODES: usize = 1 << 20;
 /// A node of a tree of bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
-    /// Where the next bit leads; 0 for nowhere, since no branch leads back to a root.
+    /// The node that the next bit leads to; 0 for none, since no branch leads back to a root.
     branches: [u32; 2],
     location: Option<Location>,
 }
@@ -89,7 +89,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Where the network of the first `bits` of an address is.
+    /// The location of the network of the first `bits` of an address.
     pub(super) fn find(&self, address: IpAddr, bits: u8) -> Found {
         let (address, root) = bits_of(address);
         let mut found = Found { location: None, prefix: 0 };

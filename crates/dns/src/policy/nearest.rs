@@ -7,7 +7,7 @@ use crate::location::Location;
 /// Endpoints whose distances differ by less than this take turns, km: the best precision of a network's coordinates.
 const SAME_PLACE_KM: f64 = 10.0;
 
-/// Whose turn it is in one place.
+/// The endpoint with the next turn in one place.
 #[derive(Debug)]
 pub(crate) struct Nearest {
     equals: RoundRobin,

@@ -2,7 +2,7 @@
 
 use crate::endpoint::Endpoint;
 
-/// Whose turn it is.
+/// The endpoint with the next turn.
 #[derive(Debug)]
 pub(crate) struct RoundRobin {
     /// Turns that a seed skips before the first.

@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 /// The credit of each endpoint.
 #[derive(Debug)]
 pub(crate) struct Weighted {
-    /// Where the first turn begins among equals.
+    /// The first turn among equals.
     seed: u64,
     /// By place; its sum is 0 as long as the endpoints that can be chosen stay the same.
     credits: Vec<i64>,

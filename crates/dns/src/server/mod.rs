@@ -77,7 +77,7 @@ impl Server {
         self.zone.clone()
     }
 
-    /// Where it listens, with the ports that were chosen, in the order of the settings.
+    /// The addresses it listens on, with the ports that were chosen, in the order of the settings.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

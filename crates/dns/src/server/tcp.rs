@@ -85,7 +85,7 @@ pub(super) async fn serve(listener: TcpListener, responder: Arc<Responder>, limi
             if timeout(limits.tcp_life, conversation).await.unwrap_or(Ended::TooLong) == Ended::TooLong {
                 responder.counters().event(Event::TcpTimedOut);
             }
-            // Who sees the connection closed finds it counted, and room for another one.
+            // A client that sees the connection closed finds it counted, and room for another one.
             drop(permit);
             drop(stream);
         });

@@ -30,7 +30,7 @@ pub(crate) struct Query {
     pub(crate) record_type: RecordType,
     /// Whether it is about the class IN.
     pub(crate) internet: bool,
-    /// Whose query a resolver passes on (RFC 7871).
+    /// The client's network, which a resolver passes on (RFC 7871).
     pub(crate) subnet: Option<ClientSubnet>,
 }
 

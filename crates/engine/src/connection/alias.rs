@@ -77,7 +77,7 @@ impl InboundAliases {
         self.entries.capacity() * size_of::<(NonZeroU16, Box<str>)>() + topics
     }
 
-    /// Where `alias` is, or belongs. Most clients use aliases from 1 on without gaps.
+    /// The index of `alias`, or the index at which to insert it. Most clients use aliases from 1 on without gaps.
     #[inline]
     fn find(&self, alias: NonZeroU16) -> Result<usize, usize> {
         let dense = usize::from(alias.get() - 1);

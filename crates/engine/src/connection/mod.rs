@@ -166,7 +166,7 @@ pub struct Preset {
 /// A decision of the rules that is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
-    /// Where the topic's route is.
+    /// The slot of the topic's route.
     pub slot: RouteSlot,
     /// How often routes had been made by then: a place may be another topic's since.
     pub fills: u32,

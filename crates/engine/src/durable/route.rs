@@ -1,4 +1,4 @@
-//! Which shard takes in which pair of a store.
+//! The shard that takes in a pair of a store.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -11,14 +11,14 @@ use crate::ids::{PartitionId, ShardId, ShardPosition, group_partition, partition
 use crate::journal::keys::Key;
 use crate::link::record::GroupName;
 
-/// Which shard takes which pair in: pairs are shown to it in the order of their keys.
+/// The shard for each pair: pairs are shown to it in the order of their keys.
 #[derive(Debug)]
 pub struct RestoreRoute {
     place: ShardPosition,
     homes: HashMap<u64, ShardId, BuildHasherDefault<NameHasher>>,
 }
 
-/// Who is to be given a pair.
+/// The receivers of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takers {
     /// One shard.
@@ -35,7 +35,7 @@ impl RestoreRoute {
         Self { place: ShardPosition { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
     }
 
-    /// Who is to be given a pair.
+    /// The receivers of a pair.
     ///
     /// # Errors
     /// When the pair cannot be read, or is a part of a session that is not there.

@@ -3,7 +3,7 @@
 use crate::ids::{ConnectionKey, TenantId};
 use tidegate_mqtt::Version;
 
-/// Which clients are asked for.
+/// The requested clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientQuery {
     /// Part of their client ids.

@@ -1,4 +1,4 @@
-//! Which shard deals the messages published here, while the homes of groups change.
+//! The shard that deals the messages published here, while the homes of groups change.
 //!
 //! A table reaches each shard at another moment, and so do its members the new home. So no shard acts on the table alone:
 //! a shard whose table has a new home gives its members seats there and says when it has done so. The new home says

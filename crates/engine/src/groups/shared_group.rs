@@ -24,7 +24,7 @@ pub(crate) struct Group<R, O> {
     members: Vec<Member<R, O>>,
     online: usize,
     strategy: SharedStrategy,
-    /// Whose turn it is, or for the sticky strategy the favourite; taken modulo the number of candidates.
+    /// The member with the next turn, or for the sticky strategy the favourite; taken modulo the number of candidates.
     next: usize,
 }
 

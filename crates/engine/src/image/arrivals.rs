@@ -1,4 +1,4 @@
-//! Which messages of brokers the sessions of partitions have that have come from another home.
+//! Messages of brokers that are known to the sessions of partitions that have come from another home.
 //!
 //! A message reaches such a partition by the brokers of this process, by pieces of old homes, or by connections of dead
 //! members, and often by several of these. One rule decides whether the partition has it: its last home had delivered

@@ -1,4 +1,4 @@
-//! Who has got a QoS 2 message that crosses between nodes.
+//! Partitions that have a QoS 2 message that crosses between nodes.
 
 use crate::ids::Partitions;
 use crate::partitions::put_partitions;
@@ -12,8 +12,8 @@ const ONE_EARLIER_SET: usize = 8;
 /// Bytes of a record of later ones, with 64 partitions.
 const TWO_EARLIER_SETS: usize = 16;
 
-/// Where a message has been. Sessions and groups of one partition are looked at apart: while homes change, a shard may
-/// serve the sessions of a partition whose groups another one deals for.
+/// The partitions that a message has reached. Sessions and groups of one partition are looked at apart: while homes
+/// change, a shard may serve the sessions of a partition whose groups another one deals for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Got {
     /// Partitions whose sessions and retained values have it.

@@ -1,4 +1,4 @@
-//! Which orchestrator works which partition, as one engine sees it (BRK-27).
+//! The orchestrator of each partition, as one engine sees it (BRK-27).
 //!
 //! Without a table every partition is at home here. With one, a client whose partition is served elsewhere is
 //! redirected or relayed there. A client whose partition no orchestrator may serve at the moment (it moves, or its
@@ -9,7 +9,7 @@ use crate::now::{Millis, Now};
 use crate::state::ShardState;
 use crate::topics::is_own_topic;
 
-/// Where the clients of a partition are served.
+/// The place that serves the clients of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// In this process.
@@ -63,7 +63,7 @@ impl HomesInForce {
         !self.are_everywhere() && !is_own_topic(topic)
     }
 
-    /// Where a partition is served.
+    /// The home of a partition.
     #[inline]
     pub(crate) fn of(&self, partition: PartitionId) -> Home {
         match &self.table {
@@ -85,7 +85,7 @@ impl HomesInForce {
         self.ended
     }
 
-    /// Where a partition is served as soon as there is a lease.
+    /// The home of a partition as soon as there is a lease.
     pub(crate) fn meant(&self, partition: PartitionId) -> Home {
         self.table.as_ref().map_or(Home::Here, |table| table.of(partition))
     }
@@ -107,7 +107,7 @@ impl HomesInForce {
 }
 
 impl HomesInForce {
-    /// Where a partition is served.
+    /// The home of a partition.
     #[inline]
     pub(crate) fn home_of(&self, state: &ShardState, partition: PartitionId) -> Home {
         match self.of(partition) {

@@ -57,7 +57,7 @@ impl<'a> Wanted<'a> {
 pub(crate) struct Full {
     /// How many of them will say when they have room; at least 1.
     pub(crate) asked: u32,
-    /// Whose the first of them is.
+    /// The session of the first of them.
     pub(crate) first: SessionKey,
 }
 

@@ -1,4 +1,4 @@
-//! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
+//! Dispatch of a message: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
 use crate::ids::{ConnectionKey, SessionKey, ShardId};
 use crate::link::envelope::OUTGOING_INDEX;

@@ -21,7 +21,7 @@ impl Default for OriginWriter {
     }
 }
 
-/// Where the length of the property's value stands.
+/// The index of the length of the property's value.
 const LEN_AT: usize = HEAD.len();
 
 impl OriginWriter {

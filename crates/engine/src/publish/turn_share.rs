@@ -20,7 +20,7 @@ pub(crate) const DELIVERIES_MAX: usize = 4096;
 /// Nodes of filters that are visited in the time of one delivery, while the receivers of a topic are searched.
 pub(crate) const VISITS_PER_DELIVERY: usize = 16;
 
-/// Which share of a turn was used up.
+/// The share of a turn that was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// That of messages to few subscribers.
@@ -49,7 +49,7 @@ pub(crate) struct TurnShare {
     pub(crate) filters_of: Option<ConnectionKey>,
     /// Connections with a packet whose next step waits for the next turn.
     pub(crate) packets: VecDeque<ConnectionKey>,
-    /// Who waits for the end of the line, too.
+    /// Connections that wait for the end of the line, too.
     pub(crate) waiting_wide: VecDeque<ConnectionKey>,
     /// Waiting connections whose transport is gone: their input is processed in their turns, then they end.
     pub(crate) gone: BTreeSet<ConnectionKey>,

@@ -18,7 +18,7 @@ const DEALT: u8 = 0b1000;
 /// A newer message of its topic takes its place.
 const LATEST: u8 = 0b1_0000;
 
-/// Where the priority of a message begins.
+/// The bit at which the priority of a message begins.
 const PRIORITY_SHIFT: u32 = 4;
 
 pub(crate) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {

@@ -154,7 +154,7 @@ impl Entry<'_> {
     }
 }
 
-/// Where an entry's message is.
+/// The place of an entry's message.
 #[derive(Debug)]
 pub(crate) enum Content {
     Here(MessageRef),

@@ -9,7 +9,7 @@ use crate::wire::{WireError, WireReader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub name: ExchangeName,
-    /// Who has got it at the publisher's node.
+    /// The partitions that have it at the publisher's node.
     pub covered: Got,
     /// Whether all nodes have confirmed it.
     pub answered: bool,

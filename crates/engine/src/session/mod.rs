@@ -69,7 +69,7 @@ pub(crate) struct Session {
     pub identity: Option<Arc<Identity>>,
 }
 
-/// Whose a session is.
+/// The kind of a session's client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// A client that is reached by its subscriptions alone.
@@ -143,7 +143,7 @@ pub(crate) struct Flow {
 pub(crate) struct InFlight {
     /// The message, as long as it may have to be sent again.
     pub delivery: Option<Delivery>,
-    /// Where it is stored.
+    /// The numbers of its records in the store.
     pub numbers: Numbers,
 }
 
@@ -224,7 +224,7 @@ impl Flow {
     }
 }
 
-/// Who has to wait for a queue.
+/// A publisher that has to wait for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockedPublisher {
     /// The publisher's shard.
@@ -328,7 +328,7 @@ pub(crate) struct Rare {
 }
 
 impl Rare {
-    /// Where the membership in a group is, or where it belongs.
+    /// The index of the membership in a group, or the index at which to insert it.
     pub(crate) fn find_membership(&self, share: &str, filter: &str) -> Result<usize, usize> {
         self.memberships.binary_search_by(|other| (&*other.filter, &*other.share).cmp(&(filter, share)))
     }

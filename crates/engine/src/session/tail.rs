@@ -51,7 +51,7 @@ pub(crate) struct Tail {
     pub seen: bool,
     /// Further parts to read one after another, since a move needs the whole queue in memory.
     pub parts_to_move: u32,
-    /// Which of its messages expire when.
+    /// The times at which its messages expire.
     pub runs: Runs,
     /// Its newest messages, which are in memory as well.
     newest: VecDeque<Delivery>,

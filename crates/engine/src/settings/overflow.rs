@@ -1,4 +1,4 @@
-//! Which policy and which bounds hold for a message in a queue.
+//! The policy and the bounds of a message in a queue.
 
 use tidegate_mqtt::{TopicFilter, TopicName};
 

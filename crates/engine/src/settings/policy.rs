@@ -70,7 +70,7 @@ pub struct PriorityRule {
     pub default: u8,
 }
 
-/// Where messages go that were dropped.
+/// The topics of dropped messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The topic of a dead letter is this prefix, `/` and the name of the reason. A dropped dead letter is only

@@ -1,4 +1,4 @@
-//! Which messages go before others.
+//! Messages that go before others.
 
 use tidegate_mqtt::{PublishProperties, TopicFilter, TopicName};
 

@@ -45,7 +45,7 @@ impl<'a> Address<'a> {
 pub(crate) enum Statement<'a> {
     /// The context of the node with this client id.
     Context(Cow<'a, str>),
-    /// Which nodes are in which groups.
+    /// The groups of nodes.
     Advertisement,
 }
 

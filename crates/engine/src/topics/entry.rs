@@ -17,7 +17,7 @@ pub(super) struct Entry {
     more: Option<Box<More>>,
     /// Shards that want messages for this filter, one bit each.
     remote: u64,
-    /// Where the trie keeps a filter with wildcards.
+    /// The trie's node of a filter with wildcards.
     pub(super) node: u32,
     pub(super) tenant: TenantId,
 }

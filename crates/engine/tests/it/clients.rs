@@ -1,4 +1,4 @@
-//! Who is there, for people who look.
+//! Connected clients, as people see them.
 
 use tidegate_engine::{ClientQuery, ClientSummary, TenantId};
 use tidegate_mqtt::QoS::AtLeastOnce;

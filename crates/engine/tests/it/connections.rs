@@ -1,4 +1,4 @@
-//! Who comes in, under which name and terms, and how connections end.
+//! Admission of clients, their names and terms, and the ends of connections.
 
 use tidegate_engine::{LogEvent, Reason, TenantId};
 use tidegate_mqtt::{

@@ -25,7 +25,7 @@ Examples:
   tidegate fleet trace taxi --records 400000 > taxi.txt
   tidegate fleet trace import taxi_february.txt --speed 60 > rome.csv";
 
-/// Which load.
+/// The kind of load.
 #[derive(Debug, Subcommand)]
 #[command(about = "Make a trace for the simulator: a CSV on standard output", after_help = EXAMPLES)]
 pub enum TraceCommand {

@@ -1,4 +1,4 @@
-//! Where the state of a fleet is, and how it is found without being named.
+//! The directory of a fleet's state, and the search for it when no flag names it.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use tidegate_terminal::{Exit, print_and_exit, report};
 /// Largest file of a status, bytes.
 const MAX_STATUS: u64 = 64 * 1024 * 1024;
 
-/// Which fleet is meant.
+/// The fleet of a command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FleetArgs {
     /// Its fleet file
@@ -39,7 +39,7 @@ pub(crate) enum PlaceError {
         "no fleet of this user is known; start one with `tidegate up FLEET.toml`, or name it with --fleet or --state"
     )]
     None,
-    /// Which one?
+    /// Several fleets could be meant.
     #[error("several fleets are known: {}; name one with --state", .0.join(", "))]
     Several(Vec<String>),
     /// The state cannot be read.
@@ -73,7 +73,7 @@ pub(crate) struct FleetDirectory {
 pub(crate) struct Known {
     pub status: Value,
     pub plan: Value,
-    /// Where that comes from.
+    /// The source of that path.
     pub source: String,
     /// The state of the fleet's manager.
     pub manager: ManagerState,

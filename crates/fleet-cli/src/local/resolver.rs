@@ -35,7 +35,7 @@ type Lookup = Result<Vec<SocketAddr>, LookupError>;
 /// The known addresses of a name.
 #[derive(Debug, Default)]
 struct Known {
-    /// Where it was last, also when it could not be found since.
+    /// Its last known addresses, also when it could not be found since.
     addresses: Vec<SocketAddr>,
     /// Why it could not be found.
     problem: Option<LookupError>,
@@ -96,7 +96,7 @@ impl Resolver {
             known.asked = self.wanted.send(name.to_owned()).is_ok();
         }
         match (&known.problem, known.addresses.as_slice()) {
-            // Where it was is better than nothing while it cannot be found.
+            // The last known addresses are better than none while it cannot be found.
             (_, addresses) if !addresses.is_empty() => Ok(addresses.to_vec()),
             (Some(problem), _) => Err(problem.clone()),
             (None, _) => Err(LookupError::Pending(name.to_owned())),

@@ -151,7 +151,7 @@ impl Session {
         Ok(Self { driver, dns, signals, log })
     }
 
-    /// Where the manager answers, its metrics are read, and DNS queries are answered: `manager=URL metrics=ADDRESS dns=ADDRESS`.
+    /// The addresses of the manager, its metrics and its DNS server: `manager=URL metrics=ADDRESS dns=ADDRESS`.
     pub(crate) fn addresses(&self) -> String {
         let mut text = format!("manager=http://{}", self.driver.address());
         if let Some(address) = self.driver.metrics_address() {

@@ -222,7 +222,7 @@ impl fmt::Display for HeldBack {
 pub struct Explanation {
     /// The policy that decided.
     pub policy: PolicyName,
-    /// Which of its rules.
+    /// The rule.
     pub rule: Rule,
     /// The signal that mattered.
     pub signal: Option<Signal>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::load::Sample;
 
-/// Which resources are meant (BRK-13).
+/// The level of resources (BRK-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The brokers, which work messages.
@@ -38,7 +38,7 @@ impl fmt::Display for Level {
 pub struct LevelObservation<'a> {
     /// Since any fixed start; only differences matter.
     pub time: Duration,
-    /// Which level.
+    /// The level.
     pub level: Level,
     /// Resources that do work: online, and holding all subscriptions (BRK-26).
     pub serving: u32,

@@ -45,7 +45,7 @@ pub struct Settings {
     pub season: Duration,
     /// Smoothing factors of the forecast.
     pub forecast: ForecastFactors,
-    /// Which signals count.
+    /// The signals that count.
     pub signals: SignalSettings,
 }
 
@@ -84,14 +84,14 @@ pub enum SettingsError {
     /// A duration that must not be zero.
     #[error("the {name} is zero: choose a time above it")]
     Zero {
-        /// Which one.
+        /// The name.
         name: &'static str,
     },
     /// A duration that would make a policy remember too much.
     #[error("the {name} of {} s is more than {most} observations of {} s: choose a shorter one or a longer interval",
         given.as_secs(), interval.as_secs())]
     TooLong {
-        /// Which one.
+        /// The name.
         name: &'static str,
         /// The given value.
         given: Duration,

@@ -18,7 +18,7 @@ const MAX_LABEL: usize = 63;
 pub struct Dns {
     /// The name that clients ask for, such as `mqtt.example.com`.
     pub name: String,
-    /// Where it listens, UDP and TCP.
+    /// The addresses it listens on, UDP and TCP.
     pub listen: Vec<SocketAddr>,
     /// How long an answer may be kept, 5 to 30 s.
     pub ttl: Duration,
@@ -28,9 +28,9 @@ pub struct Dns {
     pub strict: bool,
     /// Queries per second of one network; 0 for no limit, `None` for the usual one.
     pub rate: Option<u32>,
-    /// Where askers are: lines of NETWORK LATITUDE LONGITUDE; absolute or relative to the file.
+    /// A file of locations of askers: lines of NETWORK LATITUDE LONGITUDE; absolute or relative to the file.
     pub places: Option<PathBuf>,
-    /// Where askers are: a city database of the format of MaxMind; absolute or relative to the file.
+    /// A city database of locations of askers, in the format of MaxMind; absolute or relative to the file.
     pub maxmind: Option<PathBuf>,
     /// Settings of orchestrators, by their name or that of their template.
     pub endpoints: BTreeMap<String, DnsEndpoint>,

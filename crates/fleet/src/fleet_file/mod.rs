@@ -44,7 +44,7 @@ pub struct FleetFile {
     pub directory: Option<PathBuf>,
     /// The port of the manager's own endpoint; 0 for any.
     pub api_port: u16,
-    /// Where the manager's metrics are read from other machines.
+    /// The listener at which other machines read the manager's metrics.
     pub metrics: Option<MetricsListener>,
     /// The entry point, where there is one.
     pub dns: Option<Dns>,

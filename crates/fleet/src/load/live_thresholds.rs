@@ -68,7 +68,7 @@ impl LiveThresholds {
         self.upper
     }
 
-    /// Where a load is now. Strict, and above wins should the thresholds have crossed.
+    /// The side of a load now. Strict, and above wins should the thresholds have crossed.
     pub fn side(&self, load: f64) -> Side {
         if load > self.upper {
             Side::Above

@@ -65,7 +65,7 @@ pub enum LoadError {
     /// A smoothing factor outside its range.
     #[error("the {name} is {value}: choose one above 0 and up to 1")]
     Factor {
-        /// Which factor.
+        /// The factor.
         name: &'static str,
         /// The given value.
         value: f64,

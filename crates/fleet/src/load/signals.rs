@@ -86,7 +86,7 @@ impl Default for SignalSettings {
 /// One signal of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SignalLoad {
-    /// Which one.
+    /// The signal.
     pub signal: Signal,
     /// The mean over the resources that answered, 1 being full; `None` when none did.
     pub load: Option<f64>,

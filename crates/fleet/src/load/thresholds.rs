@@ -45,7 +45,7 @@ impl Thresholds {
         self.upper
     }
 
-    /// Where a load is. Both comparisons are strict: a load at a threshold is within.
+    /// The side of a load. Both comparisons are strict: a load at a threshold is within.
     pub fn side(self, load: f64) -> Side {
         if load > self.upper {
             Side::Above

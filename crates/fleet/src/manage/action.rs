@@ -90,7 +90,7 @@ pub enum Outcome {
 /// A step as it was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Which.
+    /// The step.
     pub step: Step,
     /// When it began.
     pub started: Moment,

@@ -88,7 +88,7 @@ pub enum Record {
     Member(Member),
     /// A member is removed.
     Gone {
-        /// Which.
+        /// The name.
         name: ResourceName,
     },
     /// An action has begun or progressed.
@@ -109,19 +109,19 @@ pub enum Record {
     },
     /// The adoption of a resource has ended.
     Adopted {
-        /// Which.
+        /// The name.
         name: ResourceName,
         /// How.
         outcome: Outcome,
     },
     /// The first resources of a level are there; from now on the policy decides.
     Started {
-        /// Which level.
+        /// The level.
         level: Level,
     },
     /// Names of a level below this number have been used.
     Numbers {
-        /// Which level.
+        /// The level.
         level: Level,
         /// The next number.
         next: u64,

@@ -8,7 +8,7 @@ use crate::provider::{Allocation, ResourceName};
 /// One address of the entry point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// Which orchestrator.
+    /// The orchestrator.
     pub name: ResourceName,
     /// The template that it was made from.
     pub template: String,
@@ -64,7 +64,7 @@ pub enum Command {
     Evict {
         /// The orchestrator.
         at: ResourceName,
-        /// Where MQTT 5 clients are sent, `HOST:PORT`.
+        /// The server that MQTT 5 clients are sent to, `HOST:PORT`.
         server_reference: Option<String>,
     },
     /// Have an orchestrator take clients again: `DELETE /api/v1/drain`.

@@ -12,7 +12,7 @@ use crate::provider::ResourceName;
 /// A serving member as it was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberSeen {
-    /// Which.
+    /// The name.
     pub name: ResourceName,
     /// CPU used, as a fraction of its cores.
     pub cpu: Option<f64>,
@@ -50,7 +50,7 @@ impl MemberSeen {
 pub struct LevelSeen {
     /// When.
     pub at: Moment,
-    /// Which level.
+    /// The level.
     pub level: Level,
     /// Members that serve.
     pub serving: u32,

@@ -21,7 +21,7 @@ pub struct Attached {
     pub mqtt: (String, u16),
     /// Whether the port uses TLS.
     pub secure: bool,
-    /// Where its admin API is, for orchestrators.
+    /// The address of its admin API, for orchestrators.
     pub admin: Option<String>,
 }
 

@@ -61,7 +61,7 @@ pub struct Resource {
     pub template: String,
     /// Its MQTT address: `mqtt://HOST:PORT`.
     pub address: String,
-    /// Where its admin API answers, `http://HOST:PORT`; an orchestrator has one.
+    /// The URL of its admin API, `http://HOST:PORT`; an orchestrator has one.
     pub admin: Option<String>,
     /// Its process, if it is on this machine.
     pub pid: Option<u32>,
@@ -98,7 +98,7 @@ pub enum Look {
 /// A resource as it was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// Which.
+    /// The resource.
     pub resource: Resource,
     /// Its condition.
     pub condition: Condition,

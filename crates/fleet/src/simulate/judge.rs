@@ -1,4 +1,4 @@
-//! Which actions were needless.
+//! Needless actions.
 
 use super::tier::Tier;
 

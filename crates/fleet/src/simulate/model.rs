@@ -99,7 +99,7 @@ pub enum ModelError {
     /// A signal that the simulation does not have.
     #[error("the simulator knows of no {signal}: choose among the other signals")]
     Signal {
-        /// Which.
+        /// The signal.
         signal: Signal,
     },
     /// A start outside the agreement.

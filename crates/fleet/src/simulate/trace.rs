@@ -269,7 +269,7 @@ impl Builder {
     }
 }
 
-/// Where the columns are.
+/// The numbers of the columns.
 #[derive(Clone, Copy)]
 struct Columns {
     time: usize,

@@ -43,7 +43,7 @@ impl Services {
         self.bus.connection().is_connected()
     }
 
-    /// Which services there are.
+    /// The names of the services.
     pub fn names(&self) -> String {
         self.watches.iter().map(Watch::service).collect::<Vec<_>>().join(",")
     }

@@ -30,7 +30,7 @@ pub struct Tenancy {
     mirror: Option<KeptOnBus>,
 }
 
-/// Where the numbers of tenants are kept beside the directory of the store.
+/// The copy of the tenants' numbers on the bus, beside the store's directory.
 #[derive(Clone)]
 struct KeptOnBus(Arc<MirrorDisk>);
 

@@ -1,4 +1,4 @@
-//! Which tenant a client belongs to.
+//! The tenant of a client.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -39,9 +39,9 @@ pub struct Gateways {
     pub gateways: Vec<Part>,
     /// Services beside them.
     pub services: Vec<Part>,
-    /// Where they are started.
+    /// The directory in which they are started.
     pub directory: PathBuf,
-    /// Where connections are accepted once all are ready, `HOST:PORT`.
+    /// The address that accepts connections once all are ready, `HOST:PORT`.
     pub gate: String,
     /// How long they are left to themselves before that.
     pub settle: Duration,
@@ -53,7 +53,7 @@ pub enum GatewaysError {
     /// A program could not be started.
     #[error("{name} cannot be started: {source}; is `{program}` installed?")]
     Start {
-        /// Which.
+        /// The name.
         name: String,
         /// Its program.
         program: String,
@@ -63,7 +63,7 @@ pub enum GatewaysError {
     /// The readiness of all could not be reported.
     #[error("cannot listen on {at}: {source}")]
     Gate {
-        /// Where.
+        /// The address.
         at: String,
         /// The error of the operating system.
         source: io::Error,
@@ -71,7 +71,7 @@ pub enum GatewaysError {
     /// It exited.
     #[error("{name} ended unexpectedly: {how}; its output shows why")]
     Ended {
-        /// Which.
+        /// The name.
         name: String,
         /// How.
         how: String,
@@ -79,9 +79,9 @@ pub enum GatewaysError {
     /// It accepts no connections.
     #[error("{name} accepts no connection on {at} within {} s", START_LIMIT.as_secs())]
     NotReady {
-        /// Which.
+        /// The name.
         name: String,
-        /// Where.
+        /// The address.
         at: String,
     },
 }

@@ -22,7 +22,7 @@ pub struct Behaviour {
     pub refuse_subscription: f64,
     /// Pauses without any work.
     pub stalls: Vec<Stall>,
-    /// Where chance begins.
+    /// The seed of chance.
     pub seed: u64,
 }
 

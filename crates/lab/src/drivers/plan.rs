@@ -171,7 +171,7 @@ pub struct ExchangePlan {
     /// How long after the last receipt the rest is waited for, in milliseconds.
     #[serde(default = "default_drain_ms")]
     pub drain_ms: u64,
-    /// Where all chance begins.
+    /// The seed of all chance.
     #[serde(default)]
     pub seed: u64,
     /// The age at which a message is late, in milliseconds.

@@ -47,7 +47,7 @@ pub enum LoadError {
     /// A worker process ended, or sent an unexpected message.
     #[error("worker {worker} of the load generator failed: {problem}")]
     Worker {
-        /// Which one, from 0.
+        /// The number of the worker, from 0.
         worker: u32,
         /// A description.
         problem: String,

@@ -307,7 +307,7 @@ pub struct GroupOutcome {
 /// A second of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// Which second, counted from the run's zero.
+    /// The second, counted from the run's zero.
     pub second: u32,
     /// Messages sent, warm-up included.
     pub sent: u64,

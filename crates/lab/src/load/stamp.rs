@@ -16,7 +16,7 @@ pub const MAX_TIME_NS: u64 = (1 << 48) - 1;
 pub struct Stamp {
     /// The mark of the run, so that messages of another run are recognised.
     pub mark: u16,
-    /// Which publisher, and which of its topics.
+    /// The publisher, and the number of its topic.
     pub stream: u32,
     /// The number of the message in its stream, from 0.
     pub sequence: u32,

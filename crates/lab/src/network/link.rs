@@ -84,7 +84,7 @@ impl Link {
         })
     }
 
-    /// Where the broker listens.
+    /// The host of the broker.
     pub fn host(&self) -> String {
         self.inner.to_string()
     }

@@ -42,7 +42,7 @@ pub enum PeerError {
     Template {
         /// The file.
         path: String,
-        /// Where and why.
+        /// The place and the reason.
         message: String,
     },
     /// A program that is not there.

@@ -144,12 +144,12 @@ impl Running {
         Ok(())
     }
 
-    /// Where clients of a protocol go.
+    /// The address for clients of a protocol.
     pub fn address(&self, protocol: &str) -> Option<String> {
         self.template.addresses.get(protocol).map(|address| fill(address, &self.values))
     }
 
-    /// Where it writes its files and its log.
+    /// The directory of its files and its log.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -25,7 +25,7 @@ const BECOME: &str = "if [ \"$1\" = all ]; then ulimit -n \"$(ulimit -H -n)\" 2>
                       while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
                       exec \"$@\"";
 
-/// Where peers are installed and where they keep their files while they run.
+/// The directories of installed peers and of their files while they run.
 #[derive(Clone, Debug)]
 pub struct PeerPaths {
     /// Installed programs, a directory for each peer.
@@ -83,7 +83,7 @@ pub fn broker_of(lab: &Path) -> PathBuf {
     if beside.exists() { beside } else { find("tidegate").unwrap_or(beside) }
 }
 
-/// Where a broker runs.
+/// The place of a broker: its network and its limits.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     /// The address that it listens on.
@@ -101,7 +101,7 @@ pub(super) struct Plan<'a> {
     pub(super) template: &'a Template,
     pub(super) directory: &'a Path,
     pub(super) values: &'a BTreeMap<String, String>,
-    /// Where it runs.
+    /// Its place.
     pub(super) site: &'a Site,
 }
 

@@ -65,7 +65,7 @@ pub struct Template {
     /// Notes about its results.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where the program may be: names in `PATH` or paths, with placeholders.
+    /// Names in `PATH` or paths of the program, with placeholders.
     pub(super) command: Vec<String>,
     #[serde(default)]
     pub(super) args: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Template {
     pub(super) files: BTreeMap<String, String>,
     /// Names of the ports that it needs; the first one is also `{port}`.
     pub(super) ports: Vec<String>,
-    /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
+    /// The addresses for clients of each protocol, such as `mqtt` to `mqtt://{host}:{port}`.
     pub(super) addresses: BTreeMap<String, String>,
     /// One of these has to be there beside its program, which does not say so alone: files and directories, and programs
     /// in `PATH`.
@@ -181,7 +181,7 @@ impl Template {
         PeerError::Missing { peer: self.name.clone(), alternatives, next }
     }
 
-    /// Which of its addresses a load goes to: the requested one, that of MQTT, or the only one. A
+    /// The address for a load: the requested one, that of MQTT, or the only one. A
     /// broker may have one of its own for MQTT 5.
     pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
         let wanted = by.or((v5 && self.addresses.contains_key("mqtt5")).then_some("mqtt5")).unwrap_or("mqtt");

@@ -31,9 +31,9 @@ pub(super) struct PartSettings {
     /// The name of its cgroup.
     pub(super) cgroup: String,
     pub(super) limits: Limits,
-    /// Where its output goes.
+    /// The directory of its output.
     pub(super) directory: PathBuf,
-    /// Where it listens.
+    /// The host it listens on.
     pub(super) host: String,
     /// The pipeline that it runs, and the port of its admin API.
     pub(super) pipeline: Option<(&'static str, u16)>,

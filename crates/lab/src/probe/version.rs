@@ -8,7 +8,7 @@ use super::checks::{connect, own_id};
 use super::session::Session;
 use crate::load::plan::{Target, Transport};
 
-/// Where many brokers say which version they are, as a retained message.
+/// The topic in which many brokers say their version, as a retained message.
 const TOPIC: &str = "$SYS/broker/version";
 /// Time to wait for it.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Which cases of a scenario fall short of their base case: each of them changes one thing, so what
+//! Cases of a scenario that fall short of their base case: each of them changes one thing, so what
 //! falls short is its doing.
 
 use super::markup::{escape, put};

@@ -55,7 +55,7 @@ pub struct Settings {
     pub time_scale: f64,
     /// Runs of each case and broker.
     pub repeat: u32,
-    /// Where all chance began.
+    /// The seed of all chance.
     pub seed: u64,
     /// The base of ratios; the first broker if it is absent.
     #[serde(default)]
@@ -89,7 +89,7 @@ pub struct Run {
     pub case: String,
     /// The broker.
     pub peer: String,
-    /// Which repetition, from 1.
+    /// The number of the repetition, from 1.
     pub repetition: u32,
     /// When the run began, seconds since 1970; the zero of its time axis.
     pub begun_unix_s: f64,
@@ -192,7 +192,7 @@ pub struct NotMeasured {
     pub peer: String,
     /// The case.
     pub case: String,
-    /// Which repetition, from 1.
+    /// The number of the repetition, from 1.
     pub repetition: u32,
     /// The reason and the remedy.
     pub why: String,

@@ -25,7 +25,7 @@ pub struct Cell {
 pub struct Table {
     /// The measure.
     pub measure: Measure,
-    /// Where there are numbers.
+    /// The cells that have numbers.
     pub cells: Vec<Cell>,
 }
 

@@ -95,7 +95,7 @@ pub(super) fn execute(
     Ok((run, info))
 }
 
-/// Where the broker runs, and within which limits.
+/// The place of the broker, and its limits.
 fn site(order: &Order, task: &Task<'_>, link: Option<&Link>, limited: Option<&Limited>) -> Site {
     Site {
         host: link.map_or_else(|| order.host.clone(), Link::host),

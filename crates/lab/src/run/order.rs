@@ -19,7 +19,7 @@ pub struct Order {
     pub cases: Option<u32>,
     /// The board that this machine represents, by limits.
     pub board: Option<Board>,
-    /// Where finished runs are kept.
+    /// The directory of finished runs.
     pub out: PathBuf,
     /// The factor of all times of phases.
     pub time_scale: f64,
@@ -31,7 +31,7 @@ pub struct Order {
     pub keep_stopped: bool,
     /// The base of ratios; by default Tidegate, or the first by name.
     pub base: Option<String>,
-    /// Where all chance begins.
+    /// The seed of all chance.
     pub seed: u64,
     /// Processes of the generator at least; a scenario, or the number of its clients, may want more.
     pub processes: u32,
@@ -39,7 +39,7 @@ pub struct Order {
     pub sources: Vec<std::net::IpAddr>,
     /// The directories of brokers' programs and files.
     pub place: PeerPaths,
-    /// Where brokers listen.
+    /// The host that brokers listen on.
     pub host: String,
     /// Ports that brokers may get.
     pub ports: Ports,

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn cgroups_are_made_and_removed_where_allowed() {
         let limits = Limits { cpus: Some(0.5), memory: Some(Bytes(64 << 20)), descriptors: None };
-        // Where this user may not, there is nothing to see but the reason.
+        // Without the right to it, there is nothing to see but the reason.
         let Ok(limited) = Cgroups::detect().limit(&format!("tidegate-lab-test-{}", std::process::id()), &limits) else {
             return;
         };

@@ -53,7 +53,7 @@ pub struct Sampled {
     pub network_sent_packets: Vec<u64>,
 }
 
-/// Whose processes are looked at; it changes when a broker is started again.
+/// The processes that are sampled; they change when a broker is started again.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     brokers: Arc<Mutex<Vec<u32>>>,

@@ -20,7 +20,7 @@ fn below(roots: &[u32]) -> Option<BTreeMap<u32, Stat>> {
         if known.contains_key(&pid) {
             continue;
         }
-        // Who has ended meanwhile has neither.
+        // A process that has ended meanwhile has neither.
         let Some(stat) = Stat::of(pid) else { continue };
         known.insert(pid, stat);
         next.extend(children(pid)?);

@@ -23,7 +23,7 @@ pub enum ScenarioError {
     Wrong {
         /// The file.
         path: String,
-        /// Where and why.
+        /// The place and the reason.
         message: String,
     },
     /// A file with a wrong key or value.

@@ -42,7 +42,7 @@ impl Scenario {
                 .try_into()
                 .map_err(|error| wrong(misspelt::of_table("", "limits", &error)))?;
             let network = self.network.as_ref().map(|network| (network, without_none(table(network, &values))));
-            // Where each value says `none`, there is no network; one without any value is a link on which nothing is
+            // If each value says `none`, there is no network; one without any value is a link on which nothing is
             // changed.
             let network = network.filter(|(all, left)| all.is_empty() || !left.is_empty());
             let network = network.map(|(_, network)| network.try_into::<Network>()).transpose();

@@ -23,7 +23,7 @@ pub struct Scenario {
     /// Parts of the question that it leaves open, and differences from the study that it follows.
     #[serde(default)]
     pub differences: Vec<String>,
-    /// Which statements of the studies it follows, such as `PI-09`.
+    /// The statements of the studies that it follows, such as `PI-09`.
     #[serde(default)]
     pub ids: Vec<String>,
     /// Values by name; there is a case for each combination.
@@ -66,7 +66,7 @@ pub struct Scenario {
     /// Published figures beside ours.
     #[serde(default)]
     pub references: Vec<Reference>,
-    /// Which measures the report's summary shows first; see [`Measure`](crate::measure::Measure).
+    /// The measures that the report's summary shows first; see [`Measure`](crate::measure::Measure).
     #[serde(default)]
     pub measures: Vec<crate::measure::Measure>,
 }
@@ -125,7 +125,7 @@ pub struct Reference {
     pub quantity: String,
     /// The value, as a text since some are ranges.
     pub value: String,
-    /// Which of our measures is the same, where one is.
+    /// The same measure of ours, if there is one.
     #[serde(default)]
     pub measure: Option<crate::measure::Measure>,
 }

@@ -48,7 +48,7 @@ impl Server {
         Ok(Self { listener, directory: Arc::new(directory) })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     ///
     /// # Errors
     /// When the system does not say.

@@ -1,4 +1,4 @@
-//! Which configuration is tried next, without any run.
+//! The choice of the next configuration, without any run.
 
 /// A configuration: brokers that share the devices evenly, each with the same limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use crate::run::{Order, Report, RunError, Said, run};
 use crate::scenario::ScenarioError;
 use crate::stop::Stop;
 
-/// Where a broker's service level breaks.
+/// The load at which a broker's service level breaks.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Knee {
     /// The broker.

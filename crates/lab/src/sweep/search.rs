@@ -1,4 +1,4 @@
-//! Which rate is tried next.
+//! The choice of the next rate.
 
 /// A search for the greatest rate that holds: doubled as long as it does, then halved in between by equal factors.
 #[derive(Clone, Debug, PartialEq)]

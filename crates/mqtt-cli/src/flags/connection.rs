@@ -1,4 +1,4 @@
-//! Where the server is, who the client is, and how they speak.
+//! Flags of the connection: the server's address, the client's identity, and the protocol.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU16;

@@ -1,4 +1,4 @@
-//! Where the payload comes from.
+//! The source of the payload.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(crate) struct MessageSourceFlags {
     null_message: bool,
 }
 
-/// Where a payload comes from.
+/// The source of a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MessageSource {
     Text(Vec<u8>),

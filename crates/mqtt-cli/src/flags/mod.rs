@@ -25,7 +25,7 @@ pub(crate) mod heading {
     pub(crate) const OTHER: &str = "Other";
 }
 
-/// Which of the three commands it is.
+/// One of the three commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     Publish,

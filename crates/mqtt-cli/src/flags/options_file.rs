@@ -33,7 +33,7 @@ pub(crate) fn with_options_file<A: Args>(tool: Tool, given: A, named: Option<&Pa
     }
 }
 
-/// Where the options file of `tool` is, if the environment knows a place.
+/// The path of the options file of `tool`, if the environment names a directory.
 fn default_path(tool: Tool, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name| environment(name).filter(|value| !value.is_empty());
     let configuration = match set("XDG_CONFIG_HOME") {

@@ -54,7 +54,7 @@ pub struct WillProperties<'a> {
     pub message_expiry: Option<u32>,
     /// The type of the payload, often a MIME type.
     pub content_type: Option<&'a str>,
-    /// Where a response is to be published.
+    /// The topic of the response.
     pub response_topic: Option<TopicName<'a>>,
     /// Identifies the request that a response answers.
     pub correlation_data: Option<&'a [u8]>,

@@ -20,7 +20,7 @@ pub struct PublishProperties<'a> {
     pub message_expiry: Option<u32>,
     /// The number that replaces the topic on this connection; never 0 ([MQTT-3.3.2-8]).
     pub topic_alias: Option<NonZeroU16>,
-    /// Where a response is to be published; to be passed on unaltered ([MQTT-3.3.2-15]).
+    /// The topic of the response; to be passed on unaltered ([MQTT-3.3.2-15]).
     pub response_topic: Option<TopicName<'a>>,
     /// Identifies the request that a response answers; forwarded unaltered ([MQTT-3.3.2-16]).
     pub correlation_data: Option<&'a [u8]>,

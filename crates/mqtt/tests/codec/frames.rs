@@ -1,4 +1,4 @@
-//! Where packets end in a stream of bytes.
+//! Ends of packets in a stream of bytes.
 
 use proptest::prelude::*;
 use tidegate_mqtt::{FrameError, MAX_PACKET_SIZE, PacketType, ReasonCode, frame_len, split_frame};

@@ -1,4 +1,4 @@
-//! Which Topic Filter matches which Topic Name.
+//! Matches of Topic Filters and Topic Names.
 
 use proptest::prelude::*;
 use tidegate_mqtt::{TopicFilter, TopicName};

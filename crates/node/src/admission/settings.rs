@@ -5,7 +5,7 @@ use super::bucket::Rate;
 use super::source::Network;
 use super::window::Threshold;
 
-/// Which connections are admitted, how many, and how fast. The default limits nothing.
+/// Limits of admitted connections: their kind, number and rate. The default limits nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionSettings {
     /// Connections at once from one address (IPv6: from one /64); 0 is no limit.

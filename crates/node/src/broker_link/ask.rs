@@ -19,7 +19,7 @@ const MAX_ANSWER: u32 = 64 * 1024;
 /// Seconds of silence after which a broker may end a connection that asks.
 const KEEP_ALIVE_SECONDS: u16 = 10;
 
-/// Who brokers are asked about.
+/// The clients that brokers are asked about.
 pub struct Question<'a> {
     /// The client id of the connection that asks; no other connection may have it.
     pub client_id: &'a str,

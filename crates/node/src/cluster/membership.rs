@@ -120,7 +120,7 @@ impl Links {
             peer.note_success();
             peer.set_state(LinkState::Linked, unix);
         }
-        // Whose clock is ahead may have made versions of values that stay when it has gone.
+        // A node with a clock ahead may have made versions of values that stay when it has gone.
         self.clock_lead_ms = self.clock_lead_ms.max(u64::try_from(who.skew).unwrap_or(0));
         self.push_rosters_with(Some(session));
         let (node, incarnation, shards, address) = (&who.name, who.incarnation, who.shards, session.address);

@@ -20,7 +20,7 @@ use crate::inbox::{Inbox, inbox};
     "cannot listen for other nodes of the cluster on {address}: {source}; is the port taken, or the address another machine's?"
 )]
 pub struct LinkBindError {
-    /// Where it was tried.
+    /// The address that was tried.
     pub address: SocketAddr,
     /// The error of the system.
     pub source: io::Error,

@@ -1,4 +1,4 @@
-//! Which rosters the shards have been given, and which of them each has.
+//! The rosters that the shards were given, and the last one of each shard.
 
 use std::sync::mpsc::Sender;
 
@@ -13,7 +13,7 @@ pub(super) struct Rosters {
     received: Vec<u64>,
     /// The last roster whose nodes know the interest of each shard.
     settled: Vec<u64>,
-    /// Who waits until all have one.
+    /// Waiting callers, answered when all shards have one.
     waiting: Vec<(u64, Sender<()>)>,
 }
 

@@ -12,10 +12,10 @@ use crate::tls::LinkTls;
 pub struct ClusterSettings {
     /// Its own name; no other node has it at the same time.
     pub name: NodeName,
-    /// Which life of the node this is: greater with each start. Others take a node with another incarnation for another
+    /// The life of the node: greater with each start. Others take a node with another incarnation for another
     /// node.
     pub incarnation: u64,
-    /// Where it takes connections of other nodes. Port 0 lets the system choose one.
+    /// The address for connections of other nodes. Port 0 lets the system choose one.
     pub listen: SocketAddr,
     /// The common secret of all nodes of the cluster.
     pub secret: Secret,

@@ -6,7 +6,7 @@
 
 use tidegate_engine::{MAX_SHARDS, ShardId};
 
-/// Which session has a number.
+/// The number of a session.
 pub(super) type SessionId = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

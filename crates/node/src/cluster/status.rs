@@ -77,7 +77,7 @@ pub struct PeerStatus {
     pub name: NodeName,
     /// The meant life of the node.
     pub incarnation: u64,
-    /// Where it takes connections of other nodes.
+    /// The address at which it takes connections of other nodes.
     pub address: SocketAddr,
     /// The state of the session with it.
     pub state: LinkState,

@@ -9,7 +9,7 @@ use tidegate_engine::{Batch, Roster, ShardId};
 use super::outbox::Outbox;
 use crate::flight::FlightKind;
 
-/// Where batches for one shard of another node go.
+/// The sender of batches to one shard of another node.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerSeat {
     /// The number that it has here.

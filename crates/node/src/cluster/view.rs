@@ -13,7 +13,7 @@ pub struct PeerNode {
     pub name: NodeName,
     /// The life of the node.
     pub incarnation: u64,
-    /// Where it takes connections of other nodes.
+    /// The address at which it takes connections of other nodes.
     pub address: SocketAddr,
 }
 

@@ -170,7 +170,7 @@ impl LinksThread {
     pub(crate) fn say_goodbye(&self, limit: Duration) {
         let (done, said) = channel();
         self.sender.send(ToLinks::Goodbye(done));
-        // Who does not take it in time is cut off.
+        // A node that does not take it in time is cut off.
         let _ = said.recv_timeout(limit);
     }
 }

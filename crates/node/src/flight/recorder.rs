@@ -15,7 +15,7 @@ const ANSWER_EVENTS: usize = 500;
 /// An event with its number, which grows.
 type Numbered = (u64, Rc<FlightEvent>);
 
-/// Whose last events are kept.
+/// The subject of kept last events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Client(TenantId, Box<str>),
@@ -51,7 +51,7 @@ impl Tally {
 #[derive(Debug, Default)]
 struct Recent {
     events: VecDeque<Numbered>,
-    /// Where the client was seen last: a socket that is closed no longer knows.
+    /// The client's last known address: a closed socket no longer knows it.
     address: Option<IpAddr>,
     life: Tally,
     messages: Tally,

@@ -40,7 +40,7 @@ impl NodeHandle {
         wait(ShardId(0), &answers).ok().flatten()
     }
 
-    /// Where other nodes reach this one, if it is in a cluster.
+    /// The address at which other nodes reach this one, if it is in a cluster.
     pub fn cluster_address(&self) -> Option<SocketAddr> {
         self.links().map(|links| links.address)
     }
@@ -60,7 +60,7 @@ impl NodeHandle {
         Ok(answers)
     }
 
-    /// Where questions of other nodes go from now on, and the news of sessions with them. Without a cluster nothing
+    /// The receiver of other nodes' questions, and of the news of sessions with them. Without a cluster nothing
     /// comes, and the receiver ends at once.
     pub fn listen_to_peers(&self) -> Receiver<PeerEvent> {
         let (listener, events) = channel();

@@ -125,7 +125,7 @@ impl Acceptor {
         self.id
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) fn address(&self) -> &LocalAddress {
         &self.address
     }

@@ -81,7 +81,7 @@ pub(crate) fn spread_quic(
     Ok(dealt)
 }
 
-/// Where the events of QUIC connections go: to the shard of their socket.
+/// The receiver of QUIC connections' events: the shard of their socket.
 fn notices_to(home: ShardSender) -> Notices {
     Box::new(move |notice| home.send(ToShard::QuicNotice(Box::new(notice))))
 }

@@ -48,7 +48,7 @@ pub(crate) struct Quic {
     pub(crate) ended: bool,
     /// The failure that is to be reported.
     pub(crate) failure: Option<QuicFailure>,
-    /// Where the client was when it was looked at last.
+    /// The client's address when it was read last.
     peer: SocketAddr,
     /// The close code and reason for the client when the connection is dropped.
     goodbye: (VarInt, &'static str),
@@ -75,7 +75,7 @@ pub(crate) struct News {
     pub writable: bool,
     /// It has ended.
     pub ended: bool,
-    /// Where the client was before it moved.
+    /// The client's address before it moved.
     pub moved_from: Option<SocketAddr>,
 }
 

@@ -213,7 +213,7 @@ impl QuicEndpoint {
         self.endpoint.ignore(incoming);
     }
 
-    /// Which shard has a connection.
+    /// The shard of a connection.
     pub(crate) fn shard_of(&self, handle: ConnectionHandle) -> Option<ShardId> {
         self.routes.get(handle.0).copied().flatten()
     }

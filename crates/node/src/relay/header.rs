@@ -41,7 +41,7 @@ fn address_of(peer: Peer) -> Option<SocketAddr> {
     }
 }
 
-/// Where the client has connected to is of no interest to its home; the family has to be the same.
+/// The home does not use the address that the client connected to; only its family has to be the same.
 fn unspecified(like: SocketAddr) -> SocketAddr {
     let address: IpAddr = match like.ip() {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),

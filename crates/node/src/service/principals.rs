@@ -24,7 +24,7 @@ pub(crate) struct NodePrincipals {
     bus: Option<PrincipalId>,
 }
 
-/// Who waits for the answers of a principal.
+/// The receiver of a principal's answers.
 struct Waiting {
     answered: Answered,
     unanswered: Arc<AtomicUsize>,

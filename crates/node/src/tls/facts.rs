@@ -29,7 +29,7 @@ pub struct TlsFacts {
     pub alpn: Option<Box<[u8]>>,
     /// The client's certificate, verified up to an authority that the listener trusts.
     pub client: Option<ClientCertificate>,
-    /// Who the client is by its certificate, where the listener takes a part of it for that and the certificate has it.
+    /// The client's identity by its certificate, if the listener takes a part of it for that and the certificate has it.
     pub identity: Option<Identity>,
 }
 

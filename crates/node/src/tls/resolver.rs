@@ -1,4 +1,4 @@
-//! Which certificate a client is shown.
+//! The certificate that a client is shown.
 
 use std::cell::RefCell;
 use std::fmt;

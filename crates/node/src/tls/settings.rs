@@ -22,7 +22,7 @@ pub struct TlsSettings {
     pub crl: Vec<PathBuf>,
     /// The policy when such a list is older than its own next update.
     pub crl_outdated: OutdatedLists,
-    /// Which part of the client's certificate is its identity.
+    /// The part of the client's certificate that is its identity.
     pub identity_field: IdentityField,
     /// The use of the identity.
     pub identity_role: IdentityRole,

@@ -34,7 +34,7 @@ struct Request {
 /// The result of the bytes of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Where the MQTT bytes lie in the input, moved together.
+    /// The range of the input that holds the MQTT bytes, moved together.
     pub payload: Range<usize>,
     /// Set once, when no more input follows: send the pending output, then close.
     pub ended: Option<Ended>,

@@ -302,7 +302,7 @@ impl Observer for Sluggish {
     }
 }
 
-/// Who is there is served while others are refused, and it passes without anybody's doing.
+/// Connected clients are served while others are refused, and the overload ends without an intervention.
 #[test]
 fn an_overloaded_shard_accepts_no_client_until_it_recovers() {
     let mut settings = settings(1);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{AddressSettings, Durability, MembershipChange, MembershipOutcome, TenantId};
+use tidegate_engine::{AddressSettings, Durability, MembershipChange, MembershipOutcome};
 use tidegate_node::{ChangesError, MAX_MEMBERSHIP_CHANGES, Node};
 use tidegate_store::{Settings, SimulatedDisk, keep_all};
 
@@ -32,8 +32,8 @@ fn groups_of_nodes_on_all_shards_change_in_one_call() {
     for client in &mut clients {
         client.expect(&sent);
     }
-    let remove = ["17".to_owned()];
-    assert_eq!(handle.insiders().set_membership(TenantId::DEFAULT, "n0", &[], &remove), Ok(MembershipOutcome::Done));
+    let leaves = MembershipChange { add: Vec::new(), remove: vec!["17".to_owned()], ..change("n0".to_owned()) };
+    assert_eq!(handle.insiders().set_memberships(vec![leaves]), Ok(vec![MembershipOutcome::Done]));
     clients[1].send(&sent);
     clients[1].expect(&sent);
     clients[0].send(&PINGREQ);

@@ -96,7 +96,7 @@ impl RealDisk {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -39,7 +39,7 @@ pub(crate) struct Frame {
     pub(crate) number: u64,
     /// Frames below were synced when this one was written.
     pub(crate) durable: u64,
-    /// Where the payload is in the bytes that were looked at.
+    /// The range of the payload in the given bytes.
     pub(crate) payload: Range<usize>,
 }
 
@@ -148,7 +148,7 @@ impl Header {
         self.frame.number
     }
 
-    /// Where the next frame begins.
+    /// The offset of the next frame.
     pub(crate) fn end(&self) -> usize {
         self.frame.payload.end
     }

@@ -10,7 +10,7 @@ use crate::disk::{DiskFile, read_part};
 /// The format of journal files that this version writes; it reads format 1, too.
 pub(crate) const VERSION: u32 = 2;
 
-/// Where the first frame begins: no write of frames touches the header's page.
+/// The offset of the first frame: no write of frames touches the header's page.
 pub(crate) const FIRST_FRAME: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"TIDEJRNL";
@@ -26,7 +26,7 @@ pub(crate) struct Segment {
     pub(crate) first: u64,
     pub(crate) salt: Salt,
     pub(crate) file: Arc<dyn DiskFile>,
-    /// Where the committed frames end.
+    /// The end of the committed frames.
     end: AtomicU64,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn open(id: u64, file: Arc<dyn DiskFile>) -> Result<Segment, ReadErro
 pub(crate) struct Frames<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) salt: Salt,
-    /// Where the next frame begins.
+    /// The offset of the next frame.
     pub(crate) position: usize,
     /// The number that the next frame has.
     pub(crate) expected: u64,
@@ -136,7 +136,7 @@ pub(crate) struct Tail {
     pub(crate) frames: u64,
     /// The number below which a frame among them says that all was synced: more than the number expected is damage.
     pub(crate) durable: u64,
-    /// Where that frame is.
+    /// The offset of that frame.
     pub(crate) witness: u64,
     /// The work done to classify them.
     pub(crate) work: Work,
@@ -158,7 +158,7 @@ pub(crate) struct Work {
 /// checksum of its own, so only its payload can confirm it.
 const FORMAT_1_TIMES: u64 = 16;
 
-/// Where the zeros at the end begin, as far as whole pages of them go: a new file is full of them. No header begins
+/// The offset of the zeros at the end, rounded to whole pages: a new file is full of them. No header begins
 /// there, though a payload may go on.
 fn end_of_headers(bytes: &[u8]) -> usize {
     const PAGE: [u8; 4096] = [0; 4096];
@@ -173,13 +173,13 @@ fn end_of_headers(bytes: &[u8]) -> usize {
 pub(crate) struct Later<'a> {
     bytes: &'a [u8],
     salt: Salt,
-    /// Where the broken frame begins.
+    /// The offset of the broken frame.
     begin: usize,
     /// Its number.
     expected: u64,
-    /// Where the next header may be.
+    /// The first offset at which the next header may be.
     at: usize,
-    /// Where there are no more.
+    /// The offset from which on there are no more.
     until: usize,
     pub(crate) work: Work,
 }

@@ -59,7 +59,7 @@ pub(crate) enum Step {
 /// The file that is being written.
 struct Active {
     segment: Arc<Segment>,
-    /// Where the first byte that is not synced belongs.
+    /// The position of the first byte that is not synced.
     position: u64,
     /// A write or sync failed, so the content on the disk is unknown. No more frames are written to this file.
     broken: bool,

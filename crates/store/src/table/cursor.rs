@@ -13,12 +13,12 @@ pub(crate) struct Cursor {
     /// The block that is read next.
     next_block: usize,
     block: Vec<u8>,
-    /// Where the next operation begins in the block.
+    /// The offset of the next operation in the block.
     position: usize,
     current: Option<Entry>,
 }
 
-/// Where an entry is in its block.
+/// The place of an entry in its block.
 struct Entry {
     key: Range<usize>,
     value: Option<Range<usize>>,

@@ -119,7 +119,7 @@ impl Table {
         self.blocks.len()
     }
 
-    /// Where a block begins in the file.
+    /// The offset of a block in the file.
     pub(crate) fn block_offset(&self, index: usize) -> u64 {
         self.blocks.get(index).map_or(0, |block| block.offset)
     }

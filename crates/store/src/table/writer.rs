@@ -19,14 +19,14 @@ pub(crate) struct TableWriter {
     file: Arc<dyn DiskFile>,
     /// The unwritten bytes, with the block that is being filled at their end.
     buffer: Vec<u8>,
-    /// Where the buffer begins in the file.
+    /// The offset of the buffer in the file.
     written: u64,
     synced: u64,
-    /// Where the present block begins in the buffer.
+    /// The offset of the present block in the buffer.
     block: usize,
     block_is_empty: bool,
     index: Vec<u8>,
-    /// Where the index keeps the length of the present block.
+    /// The offset of the present block's length in the index.
     length_at: usize,
     entries: u64,
 }

@@ -7,11 +7,11 @@ use crate::Violation;
 use crate::source::{Source, Sources};
 use crate::tree::Tree;
 
-/// Where the reasons are declared.
+/// The file that declares the reasons.
 const REASONS_SOURCE: &str = "crates/engine/src/events/reason.rs";
-/// Where the codes of MQTT 5 get their numbers.
+/// The file that gives the codes of MQTT 5 their numbers.
 const CODES_SOURCE: &str = "crates/mqtt/src/reason_code.rs";
-/// Where the reasons are explained.
+/// The page that explains the reasons.
 const REASONS_PAGE: &str = "crates/console/src/api/reasons.txt";
 /// How the name of each metric begins.
 const METRIC_PREFIXES: &[&str] = &["mqtt_", "tidegate_", "process_"];

@@ -1,4 +1,4 @@
-//! Which crate may use which: lower crates never import higher ones.
+//! The crates that each crate may use: lower crates never import higher ones.
 
 use std::process::Command;
 

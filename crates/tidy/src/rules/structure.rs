@@ -170,7 +170,7 @@ fn methods_by_type<'a>(
     counts
 }
 
-/// Which of several types of one name a function works on: that of its own file, or of the file it is imported from.
+/// The type, of several of one name, that a function works on: that of its own file, or of the file it is imported from.
 fn one_of(several: &[&Source], source: &Source, method: &Method, short: &str) -> String {
     let path = resolve(source, &expand(source, &method.owner));
     let home = match path {
@@ -281,7 +281,7 @@ pub(super) fn crates(sources: &Sources) -> BTreeSet<&str> {
     sources.files.iter().map(|source| source.module().0).collect()
 }
 
-/// Which top-level modules import which, by crate.
+/// Imports between top-level modules, by crate.
 fn top_level(sources: &Sources) -> BTreeMap<&str, Graph> {
     let mut graphs = BTreeMap::new();
     for name in crates(sources) {
@@ -300,7 +300,7 @@ fn top_level(sources: &Sources) -> BTreeMap<&str, Graph> {
     graphs
 }
 
-/// Which files import which. Imports between a module and its own children are left out.
+/// Imports between files. Imports between a module and its own children are left out.
 fn file_graph(files: &[&Source]) -> Graph {
     let modules = Modules::of(files);
     let mut graph = Graph::new();

@@ -88,7 +88,7 @@ impl NodesBus {
         }
     }
 
-    /// Where its servers listen.
+    /// The ports of its servers.
     pub(super) fn ports(&self) -> Vec<u16> {
         self.members().iter().map(|server| server.recipe.port).collect()
     }

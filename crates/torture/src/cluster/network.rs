@@ -108,7 +108,7 @@ pub(super) struct Carried {
     pub(super) owner: Owner,
 }
 
-/// Whose port it is.
+/// The owner of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Other nodes reach this node here.

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::member::Member;
 use crate::ports::Ports;
 
-/// Where the flags for links between nodes go in the command of a node.
+/// The placeholder of the flags for links between nodes in the command of a node.
 const LINKS: &str = "{links}";
 
 fn here(port: u16) -> SocketAddr {
@@ -167,12 +167,12 @@ impl Nodes {
         self.members.len()
     }
 
-    /// Where clients connect.
+    /// The ports for clients.
     pub(super) fn ports(&self) -> Vec<u16> {
         self.members.iter().map(|node| node.recipe.port).collect()
     }
 
-    /// Where clients connect to a node; `None` for a server of the bus.
+    /// The port for clients of a node; `None` for a server of the bus.
     pub(super) fn port_of(&self, name: &str) -> Option<u16> {
         self.members.iter().find(|node| node.name == name).map(|node| node.recipe.port)
     }

@@ -1,4 +1,4 @@
-//! Which subscriber has received which message, for ever: one bit for each.
+//! The messages that each subscriber has received, for ever: one bit for each.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ pub(super) enum Level {
 pub(super) struct FleetProcess {
     pub(super) name: String,
     pub(super) level: Level,
-    /// Where clients connect.
+    /// The port for clients.
     pub(super) port: u16,
     pid: u32,
     /// When it started, in clock ticks since the start of the system.

@@ -49,7 +49,7 @@ impl BusDirectory {
             )));
         }
         let real = fs::canonicalize(path).map_err(failed)?;
-        // Where the mounts cannot be read, nothing is known of them.
+        // If the mounts cannot be read, nothing is known of them.
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if let Some(kind) = network_kind(&mounts, &real) {
             return Err(BusError::Directory(format!(

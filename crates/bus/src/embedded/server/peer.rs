@@ -76,7 +76,7 @@ impl News {
 /// A reading of a member.
 struct PeerReading {
     reader: Reader,
-    /// Where the member knows to be.
+    /// The position that the member knows.
     next: Position,
     /// Records and bytes that it wants now.
     wanted: Option<(usize, usize)>,

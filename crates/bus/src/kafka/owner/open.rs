@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const END_WITHIN: Duration = Duration::from_millis(200);
 /// A transaction without records for so long ends, so that none is open for ever.
 const IDLE: Duration = Duration::from_secs(1);
-/// Which part of its timeout a transaction is open for at most, as long as the brokers answer.
+/// The part of its timeout for which a transaction is open at most, as long as the brokers answer.
 const PART_OF_TIMEOUT: u32 = 4;
 /// The part of its timeout after which Kafka may have ended it: its clock is not ours.
 const EXPIRED_AFTER: u32 = 2;

@@ -29,7 +29,7 @@ fn an_unreachable_broker_is_named_with_cause_and_advice() {
     until_said(&closed.0, &["127.0.0.1:1", "Connection refused", "start Kafka there"]);
     let unknown = open("kafka://unknown.invalid");
     until_said(&unknown.0, &["unknown.invalid:9092", "Failed to resolve", "check the name"]);
-    // Who wants TLS ends a connection that begins without.
+    // A server that wants TLS ends a connection that begins without.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

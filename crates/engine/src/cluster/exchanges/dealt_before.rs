@@ -1,4 +1,4 @@
-//! Which messages a dead node has dealt to groups that had moved away from it by then.
+//! Messages that a dead node has dealt to groups that had moved away from it by then.
 //!
 //! The node notifies their next home, but may die before the home has the notice. Then only the node's store has it,
 //! and the successor of the node notifies the home instead: the publisher of such a message may be about to send it

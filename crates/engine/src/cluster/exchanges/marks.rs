@@ -1,4 +1,4 @@
-//! Which partitions have got which messages of other nodes, and of shards of this process whose messages cross to other
+//! The partitions that have a message of another node, or of a shard of this process whose messages cross to other
 //! nodes as well.
 //!
 //! A message that a group has dealt has a name too: the id under which the dealing shard keeps it. The shard keeps it
@@ -84,7 +84,7 @@ impl Marks {
         self.origins.get(&name.origin)?.by_number.get(&name.number)
     }
 
-    /// Who has got a message.
+    /// The partitions that have a message.
     pub(crate) fn get(&self, name: ExchangeName) -> Got {
         self.find(name).map_or(Got::EMPTY, |mark| *mark.by)
     }

@@ -3,7 +3,7 @@
 use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::ids::ListenerId;
 
-/// Where clients are sent.
+/// The servers that clients are sent to.
 #[derive(Debug)]
 pub(crate) struct Redirecting {
     /// The Server Reference for MQTT 5 clients; without it their listener's reference.

@@ -46,7 +46,7 @@ impl ShardQuestions<'_> {
 impl HomeCalls<'_> {
     /// Lengthens the lease on the table in force. A lease that has ended here continues, and clients that wait are served:
     /// the caller renews only a lease that never ended for the others, so no other node can have taken these partitions.
-    /// Where the caller cannot say so, it puts another table in force. A renewal that is over already changes nothing.
+    /// A caller that cannot say so puts another table in force. A renewal that is over already changes nothing.
     pub fn renew_lease(&mut self, now: Now, until: Millis) {
         let Some(table) = self.engine.homes.table.as_mut().filter(|_| until > now.monotonic) else { return };
         table.lease_until = until;
@@ -60,7 +60,7 @@ impl HomeCalls<'_> {
 }
 
 impl ShardQuestions<'_> {
-    /// Where a connection that has left its home can continue, on this shard or another one.
+    /// The home at which a connection that has left its own can continue, on this shard or another one.
     pub fn home_to_continue_at(&self, partition: PartitionId) -> Home {
         if self.engine.handover.parting.has(partition) {
             return Home::Nowhere;
@@ -116,7 +116,7 @@ impl HomeCalls<'_> {
         }
     }
 
-    /// Where a CONNECT goes whose client is not served by this shard; `None` when it is. An empty client id is at home
+    /// The home of a CONNECT's client; `None` when this shard serves it. An empty client id is at home
     /// wherever a name can be given to it.
     pub(crate) fn send_home(
         &mut self,

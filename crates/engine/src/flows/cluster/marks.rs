@@ -32,7 +32,7 @@ impl Deciding<'_> {
 }
 
 impl Exchanges {
-    /// Who gets a message of a shard here: the sessions that are here, and the groups that are dealt for here.
+    /// The receivers of a shard's message here: the sessions that are here, and the groups that are dealt for here.
     pub(crate) fn got_here(&self, groups: &Groups, from: ShardId) -> Got {
         Got { sessions: self.here(), groups: groups.dealers.all_dealt_for(from) }
     }

@@ -91,7 +91,7 @@ fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Resul
 /// Client ids of the hub's sessions are for its listener, and it is for them. Client ids of queues are for listeners of
 /// HTTP, which put the user's name into them, and for listeners of relayed clients.
 fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
-    // Whose queue it is, is checked when the user is known.
+    // The owner of the queue is checked when the user is known.
     let takes_queues = listener.for_http || listener.relayed;
     if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !takes_queues {
         let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";

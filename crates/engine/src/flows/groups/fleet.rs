@@ -1,4 +1,4 @@
-//! Which broker of a fleet gets a message.
+//! The choice of a fleet's broker for a message.
 
 use crate::groups::shared_group::{Group, Member};
 use crate::groups::{Groups, Receiver, Seat};

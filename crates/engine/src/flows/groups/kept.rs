@@ -76,7 +76,7 @@ impl Dealing<'_> {
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
         if self.links.roster.misses(partition) || self.state.moving.has(partition) {
-            // Who deals for the group is about to be known.
+            // The dealer of the group is about to be known.
             return;
         }
         let home = self.links.roster.home_of(partition);

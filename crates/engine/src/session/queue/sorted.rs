@@ -38,7 +38,7 @@ const EXPIRIES_MIN: usize = 32;
 pub(crate) struct SortedQueue {
     lanes: BTreeMap<LaneKey, Lane>,
     by_topic: BTreeMap<Box<str>, Stand>,
-    /// Who expires when, the earliest first. One of a delivery that is gone is dropped when it comes to the front.
+    /// Times of expiry, the earliest first. One of a delivery that is gone is dropped when it comes to the front.
     expiries: BinaryHeap<Reverse<(Millis, Stand)>>,
     len: usize,
     /// Arrivals so far, which number them.

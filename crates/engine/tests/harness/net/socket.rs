@@ -13,7 +13,7 @@ use crate::harness::side::Side;
 /// A socket by its number; numbers are not used again.
 pub(crate) type SocketId = usize;
 
-/// Where the server's end of a socket is.
+/// The state of the server's end of a socket.
 #[derive(Debug)]
 pub(super) enum Stand {
     At {

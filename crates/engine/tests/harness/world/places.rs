@@ -1,4 +1,4 @@
-//! Where things are.
+//! Homes of partitions, sessions and groups.
 
 use tidegate_engine::{PartitionId, TenantId, partition_of};
 

@@ -88,7 +88,7 @@ impl Run {
         for (topic, last) in &self.last {
             let here = kept(&self.world, topic);
             assert_eq!(here, *last, "seed {}: {topic}", self.seed);
-            // Where topics change their broker, the former one may keep an older value.
+            // If topics change their broker, the former one may keep an older value.
             if !self.loses_brokers {
                 let there = self.brokers.iter().find_map(|broker| broker.kept(topic));
                 assert_eq!(there, *last, "seed {}: {topic} at brokers", self.seed);

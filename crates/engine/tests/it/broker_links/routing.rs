@@ -9,7 +9,7 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
-/// Which broker took which topic.
+/// The broker that took each topic.
 fn places(brokers: &[Broker]) -> BTreeMap<String, String> {
     let taken = brokers.iter().flat_map(|broker| broker.taken().into_iter().map(move |one| (one.topic, broker)));
     taken.map(|(topic, broker)| (topic, broker.name().to_owned())).collect()

@@ -23,7 +23,7 @@ fn with_wills() -> (World, Client, Connecting) {
     world.connect(client("late ").clean(false).expiry(3600).will(will("late").delay(60)));
     let back = client("back ").clean(false).expiry(3600);
     world.connect(back.clone().will(will("back").delay(60)));
-    // Who has said goodbye has none.
+    // A client that has sent DISCONNECT has none.
     world.connect(client("calm ").clean(false).expiry(3600).will(will("calm"))).disconnect();
     (world, watcher, back)
 }

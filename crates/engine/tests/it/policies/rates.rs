@@ -1,4 +1,4 @@
-//! Who publishes how fast, and how long topics and filters may be.
+//! Rates of publishers, and lengths of topics and filters.
 
 use tidegate_engine::{Reason, Settings};
 use tidegate_mqtt::QoS::{AtMostOnce, ExactlyOnce};

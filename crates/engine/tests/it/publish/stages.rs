@@ -1,4 +1,4 @@
-//! Which stage of the publish pipeline answers when several would, and what each answer means for the publisher.
+//! The stage of the publish pipeline that answers when several would, and the meaning of each answer for the publisher.
 
 use std::sync::Arc;
 

@@ -192,7 +192,7 @@ impl Simulation {
                 different.push(format!("{} to {} came to {who:?}", sent.short(), sent.topic));
             }
         }
-        // Whose publisher was sent away comes again.
+        // A message of a publisher that was sent away comes again.
         let counters = self.world.counters();
         let dropped = counters.dropped_total() - counters.dropped[Reason::NodeLost.number()];
         let told = reasons(&self.world);

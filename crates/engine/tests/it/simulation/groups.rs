@@ -82,7 +82,7 @@ impl Simulation {
             }
         }
         let counters = self.world.counters();
-        // Whose publisher was sent away comes again.
+        // A message of a publisher that was sent away comes again.
         let dropped = counters.dropped_total() - counters.dropped[Reason::NodeLost.number()];
         let told = reasons(&self.world);
         assert!(wrong.is_empty(), "seed {}: {wrong:?}; {told:?}", self.seed);

@@ -1,4 +1,4 @@
-//! Which member is struck next, when, and how: choices that a seed repeats.
+//! The next strike: its member, time and kind, choices that a seed repeats.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where clients find the orchestrators.
+//! The entry point by which clients find the orchestrators.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};

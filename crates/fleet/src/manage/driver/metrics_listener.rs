@@ -11,7 +11,7 @@ use super::local_api::{MetricsApi, Shown};
 /// A listener for Prometheus and autoscalers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsListener {
-    /// Where it listens.
+    /// The address it listens on.
     pub listen: SocketAddr,
     /// Its certificate with chain, and its key, PEM, for HTTPS.
     pub tls: Option<(PathBuf, PathBuf)>,

@@ -66,7 +66,7 @@ pub struct Parts {
     pub judges: BTreeMap<Level, Box<dyn Judge>>,
     /// The provider of resources.
     pub provider: Box<dyn Provider>,
-    /// Where clients find the orchestrators.
+    /// The entry point by which clients find the orchestrators.
     pub entry_point: Box<dyn EntryPoint>,
     /// The login of the fleet at brokers, by template.
     pub logins: Logins,
@@ -163,12 +163,12 @@ impl Driver {
         Moment(self.clock.now_ms())
     }
 
-    /// Where the manager answers.
+    /// The address of the manager.
     pub fn address(&self) -> SocketAddr {
         self.api.address()
     }
 
-    /// Where other machines read metrics.
+    /// The address at which other machines read metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(HttpEndpoint::address)
     }
@@ -398,7 +398,7 @@ impl Driver {
         Ok(tell(&self.orchestrators, admin)?)
     }
 
-    /// Where a broker is, with the fleet's login.
+    /// The address of a broker, with the fleet's login.
     fn address_of(&self, broker: &ResourceName) -> Result<String, CommandError> {
         let observed = self.sight.resource(broker).ok_or_else(|| CommandError::NoAddress(broker.clone()))?;
         Ok(self.logins.address(&observed.resource)?)

@@ -31,7 +31,7 @@ pub enum KubernetesError {
     /// Certificates or keys for TLS.
     #[error("{object} cannot be used: {problem}")]
     Tls {
-        /// Which.
+        /// The object.
         object: &'static str,
         /// The fault.
         problem: String,
@@ -121,7 +121,7 @@ pub enum KubernetesError {
     /// A pod that does not work, and that Kubernetes has to start again.
     #[error("{name} exists and does not work ({seen}); its kubelet restarts it when its liveness probe fails")]
     Hanging {
-        /// Which.
+        /// The name.
         name: ResourceName,
         /// The observed value.
         seen: String,

@@ -31,7 +31,7 @@ pub struct SetSettings {
     pub container: Option<String>,
     /// The MQTT port of pods.
     pub port: u16,
-    /// Where the admin API of orchestrators answers.
+    /// The port of the admin API of orchestrators.
     pub admin_port: Option<u16>,
     /// Whether another controller decides the number of pods.
     pub decided_elsewhere: bool,

@@ -41,7 +41,7 @@ pub struct Machines {
     inventory: Inventory,
     runner: Box<dyn Runner>,
     clock: Clock,
-    /// Where records are kept.
+    /// The directory of records.
     directory: PathBuf,
     probes: Probes,
     /// Machines that have answered, or ran before this manager.

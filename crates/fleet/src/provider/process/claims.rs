@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Longest claim, bytes.
 const MAX_CLAIM: u64 = 4096;
 
-/// Where the claims of this machine are.
+/// The directory of this machine's claims.
 pub fn of_this_machine() -> PathBuf {
     std::env::temp_dir().join("tidegate-ports")
 }

@@ -14,7 +14,7 @@ use crate::provider::{ProviderError, Release, ResourceName};
 const ENDED: &str = "ended";
 /// How many of them are kept.
 const MAX_ENDED: usize = 8;
-/// Where the directories of those are that were given up.
+/// The folder for directories of processes that were given up.
 const SET_ASIDE: &str = "set-aside";
 /// The most such directories: they contain messages of clients, so only a person may remove them.
 const MAX_SET_ASIDE: usize = 8;

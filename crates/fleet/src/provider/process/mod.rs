@@ -51,7 +51,7 @@ const LOG: &str = "output.log";
 /// Probes at once.
 const PROBES: usize = 16;
 
-/// Where processes listen.
+/// The addresses and ports on which processes listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenRange {
     /// The addresses.
@@ -70,9 +70,9 @@ impl Default for ListenRange {
 /// The settings of processes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where each gets its directory.
+    /// The directory that holds one of each process.
     pub directory: PathBuf,
-    /// Where they listen, by level.
+    /// Their addresses, by level.
     pub places: BTreeMap<Level, ListenRange>,
     /// How orchestrators choose a broker, for `{routing}`.
     pub routing: String,
@@ -84,7 +84,7 @@ pub struct Settings {
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
     pub executable: PathBuf,
-    /// Where the fleets of this machine say which ports they have: [`claims_of_this_machine`].
+    /// The directory in which the fleets of this machine claim ports: [`claims_of_this_machine`].
     pub claims: PathBuf,
 }
 
@@ -104,7 +104,7 @@ impl Settings {
         format!("tidegate-{:08x}-{name}", self.hash())
     }
 
-    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race
+    /// The first port to try: fleets that name no range begin at different places, so that they do not race
     /// for ports.
     fn first_port(&self, place: &ListenRange) -> usize {
         let hash = usize::try_from(self.hash()).unwrap_or_default();

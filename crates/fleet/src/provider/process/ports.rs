@@ -226,7 +226,7 @@ impl Processes {
     }
 }
 
-/// Where a process listens whose record has no address: where its ports are claimed; without claims, at the one address
+/// The host of a process whose record has no address: that of its claimed ports; without claims, the one address
 /// of its level. Before there were ranges, a level had one address.
 fn earlier_host(record: &Record, directory: &Path, hosts: &Hosts, claims: &Claims) -> String {
     let claimed: Vec<&str> = record.ports.values().flat_map(|port| claims.hosts_of(*port, directory)).collect();

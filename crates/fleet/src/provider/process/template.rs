@@ -75,7 +75,7 @@ pub struct Template {
     pub ports: Vec<String>,
     /// Its MQTT address.
     pub address: String,
-    /// Where its admin API is.
+    /// The address of its admin API.
     pub admin: Option<String>,
     /// The check whether it serves.
     pub probe: Probe,

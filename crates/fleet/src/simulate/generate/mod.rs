@@ -21,7 +21,7 @@ pub enum ShapeError {
     /// A number outside its range.
     #[error("the {name} is {value}: choose {expected}")]
     Value {
-        /// Which one.
+        /// The name.
         name: &'static str,
         /// The given value.
         value: f64,

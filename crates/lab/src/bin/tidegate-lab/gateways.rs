@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// The flags of `tidegate lab gateways`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Where the processes keep their files
+    /// The directory of the processes' files
     #[arg(long, value_name = "DIR")]
     directory: PathBuf,
 
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COMMAND")]
     bus_command: Option<String>,
 
-    /// Where a gateway listens; one for each gateway
+    /// The address of a gateway; one for each gateway
     #[arg(long, value_name = "HOST:PORT", required = true)]
     listen: Vec<String>,
 
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW")]
     points: Option<Points>,
 
-    /// Where connections are accepted once all of them are ready
+    /// The address that accepts connections once all of them are ready
     #[arg(long, value_name = "HOST:PORT")]
     gate: String,
 }

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cases: Option<u32>,
 
-    /// Where all chance begins: the order of runs, and the load [default: the time]
+    /// The seed of all chance: the order of runs, and the load [default: the time]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 

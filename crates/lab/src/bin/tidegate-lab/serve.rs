@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Where to listen; every client that reaches it can read all reports in the directory
+    /// The address to listen on; every client that reaches it can read all reports in the directory
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:18085")]
     listen: SocketAddr,
 }

@@ -70,7 +70,7 @@ pub(crate) struct SizeArgs {
     #[arg(long, value_name = "PEER", default_value = "tidegate")]
     peer: String,
 
-    /// Where results go; finished runs are not made again
+    /// The directory of results; finished runs are not made again
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

@@ -11,7 +11,7 @@ use tidegate_terminal::Exit;
 /// The flags of `tidegate lab watch`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Where the lab's brokers keep their files
+    /// The directory of the files of the lab's brokers
     #[arg(value_name = "DIR")]
     scratch: PathBuf,
 }

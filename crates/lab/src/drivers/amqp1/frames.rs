@@ -10,7 +10,7 @@ const HEAD: usize = 8;
 const DATA: u64 = 0x75;
 const VALUE: u64 = 0x77;
 
-/// Which protocol a frame is of.
+/// The protocol of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Amqp = 0,

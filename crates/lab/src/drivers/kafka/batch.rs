@@ -5,7 +5,7 @@ use crate::drivers::driver::Bytes;
 
 /// The size of a batch before its records, in bytes.
 const HEAD: usize = 61;
-/// Where the part begins that the checksum is of.
+/// The offset from which on the checksum covers the bytes.
 const CHECKED_FROM: usize = 21;
 /// The size of the fields before a batch's length: the offset and the length itself.
 const BEFORE: usize = 12;

@@ -67,7 +67,7 @@ pub(crate) struct Client {
     /// Its number in the group, over all processes.
     pub(crate) number: u32,
     pub(crate) state: State,
-    /// Which of its two connections it uses.
+    /// The connection of the two that it uses.
     pub(crate) slot: u8,
     /// Whether its connection is in the list of those with output.
     pub(crate) queued: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Client {
     pub(crate) since_ns: u64,
     pub(crate) publisher: u32,
     pub(crate) receiver: u32,
-    /// Which of the target's places it connects to.
+    /// The target's place that it connects to.
     pub(crate) place: u16,
     /// The packet id of the last message that it has passed on.
     pub(crate) relayed_id: u16,

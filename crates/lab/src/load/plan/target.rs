@@ -1,4 +1,4 @@
-//! Where the broker is and how it is spoken to.
+//! The broker's address and its protocol.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Which process a client lives in.
+//! The process of each client.
 
 use super::{ClientGroup, LoadPlan};
 use crate::limits::Limits;

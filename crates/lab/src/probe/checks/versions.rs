@@ -1,4 +1,4 @@
-//! Which versions are answered.
+//! The versions that a broker answers.
 
 use tidegate_mqtt::Version;
 

@@ -19,7 +19,7 @@ pub struct Hello {
     pub name: NodeName,
     /// The node that the sender wants to reach.
     pub to: NodeName,
-    /// Which life of the speaker this is.
+    /// The life of the speaker.
     pub incarnation: u64,
     /// Number of its shards.
     pub shards: u16,

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use tidegate_engine::{MembershipChange, MembershipOutcome, ShardId, ShardPosition, TenantId, partition_of};
+use tidegate_engine::{MembershipChange, MembershipOutcome, ShardId, ShardPosition, partition_of};
 
 use super::NodeInsiders;
 use crate::handle::{NoAnswer, wait};
@@ -26,26 +26,9 @@ pub enum ChangesError {
 }
 
 impl NodeInsiders<'_> {
-    /// Changes the groups of a mobile node. At the return, the change holds for messages that enter at the node's own
-    /// shard; other shards are notified, and apply it before their next answer.
-    ///
-    /// # Errors
-    /// When the shard does not answer.
-    pub fn set_membership(
-        &self,
-        tenant: TenantId,
-        client_id: &str,
-        add: &[String],
-        remove: &[String],
-    ) -> Result<MembershipOutcome, ChangesError> {
-        let change =
-            MembershipChange { tenant, client_id: client_id.to_owned(), add: add.to_vec(), remove: remove.to_vec() };
-        let made = self.set_memberships(vec![change])?;
-        Ok(made.into_iter().next().unwrap_or(MembershipOutcome::NoSuchNode))
-    }
-
-    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; the outcomes are in the order of the changes.
-    /// Changes of one node are made in their order.
+    /// Changes the groups of mobile nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; the outcomes are in the order of
+    /// the changes. At the return, the changes hold for messages that enter at the node's own shard; other shards are
+    /// notified, and apply them before their next answer. Changes of one node are made in their order.
     ///
     /// # Errors
     /// When there are too many, or a shard does not answer.

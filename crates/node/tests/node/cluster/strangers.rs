@@ -58,7 +58,7 @@ fn a_node_with_another_name_or_life_is_refused() {
     // It knows an earlier life of who asks.
     world.nodes["b"].handle().set_cluster(view(vec![peer("a", 7, at("a"))])).unwrap();
     expect_failure(a, "another process of this node");
-    // Who asks means another one.
+    // The caller means another node.
     a.handle().set_cluster(view(vec![peer("c", 1, at("b"))])).unwrap();
     expect_failure(a, "another node answers");
     // Or another life of it.

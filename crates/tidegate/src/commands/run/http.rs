@@ -251,7 +251,7 @@ impl Gateway for ToNode {
             if let Some(known) = rights.get(topic) {
                 return *known;
             }
-            // Who may read the retained message of a topic may read its history.
+            // A client that may read the retained message of a topic may read its history.
             let read = match &door {
                 Some(door) => door.retained(&principal, topic),
                 None => self.node.retained(&principal, topic),

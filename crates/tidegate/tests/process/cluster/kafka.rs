@@ -21,7 +21,7 @@ pub(crate) struct Kafka {
     folder: Folder,
 }
 
-/// Where a broker wants TLS, a certificate and a password: its listener, and the files that a node needs.
+/// A broker with TLS, a certificate and a password: its listener, and the files that a node needs.
 #[cfg(feature = "kafka-tls")]
 fn safe(folder: &Folder) -> String {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};

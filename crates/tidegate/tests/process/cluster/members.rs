@@ -87,11 +87,3 @@ fn an_impossible_cluster_is_refused_with_advice() {
         assert!(ended.err.contains(advice) && !ended.err.contains("secret"), "{arguments:?}: {}", ended.err);
     }
 }
-
-#[cfg(not(feature = "kafka"))]
-#[test]
-fn a_build_without_a_client_for_kafka_says_which_one_has_it() {
-    let ended = run(&["--listen", "127.0.0.1:0", "--admin", "off", "--node", "a", "--bus", "kafka://127.0.0.1:1"]);
-    assert_ne!(ended.code, Some(0));
-    assert!(ended.err.contains("cargo build --release --features kafka"), "{}", ended.err);
-}

@@ -1,4 +1,4 @@
-//! Where the client of Kafka knows TLS.
+//! Tests of the client of Kafka with TLS.
 
 use std::sync::Arc;
 

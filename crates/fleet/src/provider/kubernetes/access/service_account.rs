@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Access, Identity, KubernetesError, certificates, read_file, read_text};
 
-/// Where a kubelet puts it.
+/// The directory in which a kubelet puts it.
 pub(super) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Reads it: the API server's address from the environment, the rest from files.
