@@ -297,8 +297,7 @@ impl ClusterCalls<'_> {
                 &source,
                 (name, known.as_ref()),
             );
-            let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
-            refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
+            refused = refused.or(self.engine.state.gave_up.then_some(Reason::BlockedTooLong));
             self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::BROKER_LINK && self.engine.broker_links.count_message() {
                 broker_linking!(self.engine).work_after_message(now);
