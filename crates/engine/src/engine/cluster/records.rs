@@ -38,7 +38,6 @@ use crate::session::table::Sessions;
 use crate::settings::fleet_topics::owner_of;
 use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
-use tidegate_mqtt::QoS;
 
 /// A message that passed more places than this is not passed on: it goes round in a circle.
 const HOPS_MAX: u8 = 32;
