@@ -42,10 +42,10 @@ impl Notice {
     fn of(reason: Reason) -> Self {
         match reason {
             Reason::NodeLost => Self::Close,
-            Reason::StoreFull => Self::AcknowledgementOrClose(Reason::StoreFull),
-            Reason::BusRefused | Reason::ObserverRefused => Self::AcknowledgementOrClose(reason),
+            Reason::StoreFull | Reason::BusRefused | Reason::ObserverRefused | Reason::BlockedTooLong => {
+                Self::AcknowledgementOrClose(reason)
+            }
             Reason::QueueFullReject => Self::AcknowledgementOrClose(Reason::RejectedTooLong),
-            Reason::BlockedTooLong => Self::AcknowledgementOrClose(reason),
             _ => Self::Acknowledgement,
         }
     }
