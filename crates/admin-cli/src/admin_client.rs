@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use tidegate_admin::{AdminClient, ClientError, Request, read_token};
 use tidegate_terminal::{Exit, complain};
+pub use tidegate_units::visible::shown;
 
 /// Time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -83,34 +84,11 @@ pub fn name_unreachable(nodes: &[String]) -> Exit {
     if nodes.is_empty() { Exit::Ok } else { Exit::LeftOut }
 }
 
-/// A text of a peer for a terminal: nothing in it moves the cursor or colours later text.
-pub fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
 /// A time in milliseconds since 1970, in this machine's time zone.
 pub fn time(millis: u64) -> String {
     let time = i64::try_from(millis).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
     match time {
         Some(time) => time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f").to_string(),
         None => "-".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_escaped_for_terminals() {
-        assert_eq!(shown("a\u{1b}[31m\nü"), "a\\u{1b}[31m\\nü");
     }
 }

@@ -6,9 +6,10 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use tidegate_admin::bans::MAX_BAN_SECONDS;
 use tidegate_admin::{BanList, BanRequest, BanTarget, ListBans, UnbanRequest};
 
-use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown, time};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, time};
 use tidegate_terminal::{Exit, print_and_exit, report};
 use tidegate_units::duration;
+use tidegate_units::visible::shown;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use tidegate_admin::{ClientEntry, Clients, ClientsRequest};
 
-use crate::admin_client::{AdminArgs, json_line, name_unreachable, of_answering, shown};
+use crate::admin_client::{AdminArgs, json_line, name_unreachable, of_answering};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
+use tidegate_units::visible::shown;
 
 const EXAMPLES: &str = "\
 Examples:

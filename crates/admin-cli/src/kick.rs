@@ -5,7 +5,8 @@ use tidegate_admin::KickRequest;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 use super::ban::Target;
-use crate::admin_client::{AdminArgs, json_line, name_unreachable, shown};
+use crate::admin_client::{AdminArgs, json_line, name_unreachable};
+use tidegate_units::visible::shown;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,8 +8,9 @@ use std::fmt::Write;
 use clap::{Args as ClapArgs, Subcommand};
 use tidegate_admin::{Story, StoryEvent, Subject as Asked, WhyRequest};
 
-use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown, time};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, time};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
+use tidegate_units::visible::shown;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -209,7 +209,7 @@ fn host_and_port(address: &str) -> Option<&str> {
 /// When it cannot be read or is no single word.
 pub fn read_token(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_TOKEN_FILE).read_to_string(&mut text)?;
+    tidegate_setting_file::open(path)?.take(MAX_TOKEN_FILE).read_to_string(&mut text)?;
     let token = text.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file must hold one word, the token"));

@@ -8,6 +8,9 @@ use crate::address::USUAL_LEASE;
 use crate::error::in_range;
 use crate::name::is_name;
 
+/// Longest file of certificates or of a key, bytes.
+const MAX_PEM_FILE: u64 = 64 << 20;
+
 /// Limits and habits of a bus. The defaults suit a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -129,7 +132,7 @@ impl Settings {
         let identity = self.tls_identity.iter().flat_map(|it| [(&it.certificate, "CERTIFICATE"), (&it.key, "KEY")]);
         for (file, kind) in self.tls_ca.iter().map(|file| (file, "CERTIFICATE")).chain(identity) {
             let wrong = |reason: String| BusError::TlsFile { file: file.display().to_string(), reason };
-            let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+            let text = tidegate_setting_file::read(file, MAX_PEM_FILE).map_err(|error| wrong(error.to_string()))?;
             let is_kind = |line: &str| line.starts_with("-----BEGIN ") && line.contains(kind);
             if !String::from_utf8_lossy(&text).lines().any(is_kind) {
                 return Err(wrong(format!("it has no `-----BEGIN ... {kind}-----`; give it as PEM")));

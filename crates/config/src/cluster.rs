@@ -1,8 +1,8 @@
 //! The addresses of a node of a cluster: those it listens on, and those it advertises.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use tidegate_bus::Address;
 use tidegate_cluster::Addresses;
@@ -17,6 +17,9 @@ use crate::sections::Listener;
 use crate::sections::cluster::{Cluster, LinkEncryption};
 use crate::sections::orchestrator::Orchestrator;
 use crate::value::Problem;
+
+/// Longest file with a secret, bytes.
+const MAX_SECRET_FILE: u64 = 64 << 10;
 
 /// Checks the section as a whole.
 pub fn check(config: &Config, findings: &mut Findings) {
@@ -187,7 +190,7 @@ pub fn listen(cluster: &Cluster, listeners: &[Listener]) -> Result<SocketAddr, N
 pub fn secret(cluster: &Cluster) -> Result<Option<Zeroizing<Vec<u8>>>, NodeSetupError> {
     let Some(path) = &cluster.secret_file else { return Ok(None) };
     let failed = |source| NodeSetupError::Secret { path: path.clone(), source };
-    let text = fs::read(path).map(Zeroizing::new).map_err(failed)?;
+    let text = tidegate_setting_file::read(Path::new(path), MAX_SECRET_FILE).map(Zeroizing::new).map_err(failed)?;
     Ok(Some(Zeroizing::new(text.trim_ascii().to_vec())))
 }
 

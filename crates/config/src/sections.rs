@@ -100,8 +100,9 @@ section! {
         /// clients have to prove their address from a quarter of it on, and beyond it they are left to ask again, which
         /// they do.
         max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
-        /// Origins of web pages that may use a listener for HTTP, such as `"https://shop.example"`; `"*"` means
-        /// all. Requests of other pages are refused.
+        /// Origins of web pages that may use a listener for HTTP or WebSocket, such as `"https://shop.example"`; `"*"`
+        /// means all. Requests of other pages than these and the listener's own are refused. Without any, pages of all
+        /// origins may use a WebSocket, and only the listener's own may use HTTP.
         allowed_origins: Texts = Texts::default(), in Kind::Texts;
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;

@@ -78,6 +78,12 @@ pub fn owner_only(listeners: &[Listener]) -> BTreeSet<usize> {
     listeners.map(|(position, _)| position).collect()
 }
 
+/// The origins of pages that may use a listener, by its position, where some are named.
+pub fn allowed_origins(listeners: &[Listener]) -> BTreeMap<usize, Vec<String>> {
+    let listeners = listeners.iter().enumerate().filter(|(_, listener)| !listener.allowed_origins.0.is_empty());
+    listeners.map(|(position, listener)| (position, listener.allowed_origins.0.clone())).collect()
+}
+
 /// Errors in the key of one listener about its file.
 pub(crate) fn file_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     if !listener.owner_only || matches!(listener.address, ListenAddress::Unix(_)) {
@@ -183,9 +189,13 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
         let text = format!("listener `{name}` speaks HTTP, where clients say who they are by a password or a token");
         add("client_certificate", text, "leave it out");
     }
-    if !listener.allowed_origins.0.is_empty() && !listener.address.is_http() {
-        let text = format!("listener `{name}` has `allowed_origins` and does not speak HTTP");
-        add("allowed_origins", text, "begin its address with http:// or https://, or leave the origins out");
+    if !listener.allowed_origins.0.is_empty() && !listener.address.is_http() && !listener.address.is_websocket() {
+        let text = format!("listener `{name}` has `allowed_origins` and speaks neither HTTP nor WebSocket");
+        add(
+            "allowed_origins",
+            text,
+            "begin its address with ws://, wss://, http:// or https://, or leave the origins out",
+        );
     }
     if !listener.address.is_tls() {
         let given = [
@@ -254,7 +264,7 @@ mod tests {
             "address = \"wss://0.0.0.0:443\"\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\n\
              client_certificate = \"optional\"\nclient_ca = \"ca.pem\"\ncrl = \"crl.pem\"\ncrl_outdated = \"refuse\"\nidentity_from = \"san-uri\"\n\
              identity_as = \"client-id\"\ntls_minimum = \"1.3\"\nmax_handshakes = 7\nproxy_protocol = true\n\
-             proxy_networks = [\"10.0.0.0/8\", \"::1\"]",
+             proxy_networks = [\"10.0.0.0/8\", \"::1\"]\nallowed_origins = \"https://shop.example\"",
         )
         .unwrap();
         let tls = &of_listeners(&config.listeners)[&0];
@@ -275,6 +285,7 @@ mod tests {
             proxies(&config.listeners)[&0].iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["10.0.0.0/8", "::1/128"]
         );
+        assert_eq!(allowed_origins(&config.listeners)[&0], ["https://shop.example"]);
     }
 
     #[test]
@@ -296,6 +307,7 @@ mod tests {
             ("address = \"1883\"\nproxy_networks = \"10.0.0.1/8\"".to_owned(), 4, "the network is 10.0.0.0/8"),
             ("address = \"unix:/x\"\nproxy_protocol = true".to_owned(), 4, "is a Unix socket"),
             ("address = \"1883\"\nowner_only = true".to_owned(), 4, "is no Unix socket"),
+            ("address = \"1883\"\nallowed_origins = \"*\"".to_owned(), 4, "speaks neither HTTP nor WebSocket"),
             ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
             ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
             ("address = \"coap://1\"\nproxy_protocol = true".to_owned(), 4, "speaks CoAP"),

@@ -1,6 +1,5 @@
 //! The text of a file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -51,13 +50,14 @@ pub struct ReadError {
     pub source: io::Error,
 }
 
-/// Reads a text file of at most [`MAX_FILE_BYTES`]. A pipe and a device have no length to ask for beforehand.
+/// Reads a text file of at most [`MAX_FILE_BYTES`]. A device, and a file that the caller of the program has opened, have
+/// no length to ask for beforehand.
 ///
 /// # Errors
 /// If it cannot be read, is larger, or is not UTF-8.
 pub fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    let mut file = File::open(path)?.take(MAX_FILE_BYTES + 1);
+    let mut file = tidegate_setting_file::open(path)?.take(MAX_FILE_BYTES + 1);
     file.read_to_string(&mut text).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => io::Error::new(error.kind(), "it is no UTF-8 text; save it as UTF-8"),
         _ => error,

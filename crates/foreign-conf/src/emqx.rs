@@ -65,7 +65,10 @@ pub(crate) const KEYS: &[Key] = &[
     part("listeners.*.*.mountpoint", "topics get no prefix: the listener is left out"),
     part("listeners.*.*.proxy_protocol", "the networks of the proxies are not in the file: the listener is left out"),
     part("listeners.*.*.websocket.mqtt_path", "the path in `listener.address`"),
-    part("listeners.*.*.websocket.check_origin_enable", "with `true` the listener is left out: set `origins` by hand"),
+    part(
+        "listeners.*.*.websocket.check_origin_enable",
+        "with `true` the listener is left out: set `allowed_origins` by hand",
+    ),
     part("listeners.*.*.ssl_options.certfile", "`listener.certificate`"),
     part("listeners.*.*.ssl_options.keyfile", "`listener.key`"),
     part("listeners.*.*.ssl_options.cacertfile", "`listener.client_ca` where certificates are asked for"),

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tidegate_client::{QoS, ReasonCode};
 
 use crate::events::Waiting;
+use crate::pieces::Pieces;
 use crate::{HistoryError, ReadError};
 use tidegate_visitor::{Failure, Outcome};
 
@@ -34,6 +35,8 @@ const FETCH_SITE: &str = "sec-fetch-site";
 pub(crate) enum Body {
     /// Known as a whole.
     Whole(Option<Bytes>),
+    /// The same, in pieces whose reading is watched.
+    Watched(Pieces),
     /// Events, as they come.
     Events(Waiting),
 }
@@ -45,12 +48,17 @@ impl hyper::body::Body for Body {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Watched(pieces) => Poll::Ready(pieces.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Events(events) => events.poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Watched(pieces) => pieces.len() == 0,
+            Self::Events(_) => false,
+        }
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
@@ -58,6 +66,7 @@ impl hyper::body::Body for Body {
             Self::Whole(bytes) => {
                 hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
+            Self::Watched(pieces) => hyper::body::SizeHint::with_exact(pieces.len() as u64),
             Self::Events(_) => hyper::body::SizeHint::default(),
         }
     }
@@ -76,6 +85,7 @@ pub(crate) fn empty(status: StatusCode) -> Answer {
 pub(crate) fn length(answer: &Answer) -> u64 {
     match answer.body() {
         Body::Whole(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+        Body::Watched(pieces) => pieces.len() as u64,
         Body::Events(_) => 0,
     }
 }

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer::{Answer, Body, length, wrong};
-use crate::body_room::BodyRoom;
+use crate::body_room::{BodyPermit, BodyRoom};
 
 /// Longest answer that counts as a whole, bytes: a history, or a retained message.
 pub(crate) const LONGEST: usize = 8 << 20;
@@ -29,7 +29,7 @@ pub(crate) struct AnswerRoom {
 struct Place {
     length: u64,
     _of_connection: OwnedSemaphorePermit,
-    _of_listener: OwnedSemaphorePermit,
+    _of_listener: BodyPermit,
 }
 
 /// Bytes of an answer, which keep its places until they are written.
@@ -64,14 +64,14 @@ impl AnswerRoom {
 
     fn try_take(&self, length: u64) -> Option<Place> {
         let of_connection = Arc::clone(&self.of_connection).try_acquire_owned().ok()?;
-        let of_listener = self.of_listener.try_take(length)?;
+        let of_listener = self.of_listener.try_take_answer(length)?;
         Some(Place { length, _of_connection: of_connection, _of_listener: of_listener })
     }
 
     async fn take(&self, length: u64) -> Option<Place> {
         // The semaphores are never closed.
         let of_connection = Arc::clone(&self.of_connection).acquire_owned().await.ok()?;
-        let of_listener = self.of_listener.take(Some(length)).await?;
+        let of_listener = self.of_listener.take_answer(length).await?;
         Some(Place { length, _of_connection: of_connection, _of_listener: of_listener })
     }
 }

@@ -1,6 +1,6 @@
 //! Server-Sent Events: messages of a subscription as they come.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tidegate_client::{Event, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use crate::activity::Busy;
+use crate::activity::{Activity, Busy};
 use crate::counters::{Counters, Way};
 use crate::message_json::object;
 use crate::session::Session;
@@ -29,6 +29,8 @@ const STALLED: Duration = Duration::from_secs(60);
 pub(crate) struct Events {
     queue: mpsc::Sender<(Bytes, OwnedSemaphorePermit)>,
     room: Arc<Semaphore>,
+    /// The connection of the stream.
+    activity: Arc<OnceLock<Arc<Activity>>>,
     counters: Arc<Counters>,
 }
 
@@ -39,13 +41,16 @@ pub(crate) struct Waiting {
     written: Option<OwnedSemaphorePermit>,
     /// Has the connection count the stream as under way.
     busy: Option<Busy>,
+    activity: Arc<OnceLock<Arc<Activity>>>,
 }
 
 /// The two ends of a stream of events.
 pub(crate) fn queue(counters: Arc<Counters>) -> (Events, Waiting) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let room = Arc::new(Semaphore::new(MAX_WAITING_BYTES as usize));
-    (Events { queue: sender, room, counters }, Waiting { queue: receiver, written: None, busy: None })
+    let activity = Arc::default();
+    let waiting = Waiting { queue: receiver, written: None, busy: None, activity: Arc::clone(&activity) };
+    (Events { queue: sender, room, activity, counters }, waiting)
 }
 
 impl Events {
@@ -57,7 +62,13 @@ impl Events {
             self.queue.send((bytes, room)).await.ok()
         };
         tokio::select! {
-            put = tokio::time::timeout(STALLED, put) => matches!(put, Ok(Some(()))),
+            put = tokio::time::timeout(STALLED, put) => {
+                if put.is_err() && let Some(activity) = self.activity.get() {
+                    // The end of the stream would not be read either.
+                    activity.end();
+                }
+                matches!(put, Ok(Some(())))
+            }
             () = self.queue.closed() => false,
         }
     }
@@ -66,6 +77,8 @@ impl Events {
 impl Waiting {
     /// Has the connection count the stream as under way until it ends.
     pub(crate) fn accompany(&mut self, busy: Busy) {
+        // A stream has one connection.
+        let _ = self.activity.set(Arc::clone(busy.activity()));
         self.busy = Some(busy);
     }
 

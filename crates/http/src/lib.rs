@@ -16,6 +16,8 @@ mod events;
 mod fields;
 mod history;
 mod message_json;
+mod paced_body;
+mod pieces;
 mod queue;
 mod queue_requests;
 mod request_error;

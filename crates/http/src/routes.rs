@@ -4,25 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
-use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+use tokio::sync::SemaphorePermit;
 
 use crate::answer::{
     self, Answer, Body, allow, bad, bad_request, confine, json, not_allowed, not_let_in, outcome, published, wrong,
 };
 use crate::batch;
+use crate::body_room::BodyPermit;
 use crate::counters::Route;
 use crate::events::{self, pump};
 use crate::fields::{Fields, decoded};
+use crate::paced_body::{self, BODY_TIMEOUT, BodyFailure};
 use crate::visitor::{Visitor, put_back, query};
 
-/// How long a body may take to come.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the broker may take to answer. It lets a publisher wait for room for `limits.block_timeout`, and says so
 /// then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
@@ -193,21 +192,20 @@ impl Visitor {
         let place = async {
             Some(BodyPlace {
                 _of_connection: self.bodies.acquire().await.ok()?,
-                _of_listener: self.body_room.take(length).await?,
+                _of_listener: self.body_room.take(self.peer.ip(), length).await?,
             })
         };
         let Ok(Some(place)) = tokio::time::timeout(BODY_TIMEOUT, place).await else {
             return Err(Box::new(wrong(StatusCode::SERVICE_UNAVAILABLE, "too many bodies wait for the broker")));
         };
-        match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, self.max_body).collect()).await {
-            Ok(Ok(collected)) => {
-                let bytes = collected.to_bytes();
+        match paced_body::read(body, self.max_body).await {
+            Ok(bytes) => {
                 self.counters.count_body(bytes.len());
                 Ok((bytes, place))
             }
-            Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
-            Ok(Err(error)) => bad(format!("the body cannot be read: {error}")),
-            Err(_) => Err(Box::new(wrong(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))),
+            Err(BodyFailure::TooLarge) => too_large(),
+            Err(BodyFailure::Failed(error)) => bad(format!("the body cannot be read: {error}")),
+            Err(BodyFailure::TooSlow) => Err(Box::new(wrong(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))),
         }
     }
 }
@@ -215,7 +213,7 @@ impl Visitor {
 /// The places of a body at its connection and at its listener.
 struct BodyPlace<'a> {
     _of_connection: SemaphorePermit<'a>,
-    _of_listener: OwnedSemaphorePermit,
+    _of_listener: BodyPermit,
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -23,7 +23,7 @@ use crate::{Gateway, TlsSession};
 /// The protocol in errors and in the names of threads.
 const PROTOCOL: &str = "HTTP";
 /// How long a client may read nothing while an answer waits; then its connection is closed.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system had no file left for another connection.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -19,6 +19,8 @@ use tokio::sync::watch;
 
 use crate::activity::Activity;
 use crate::answer::Body;
+use crate::pieces::Pieces;
+use crate::server::WRITE_TIMEOUT;
 use crate::visitor::Visitor;
 
 /// Time for the head of a request, and for the next request of a connection.
@@ -141,6 +143,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let mut busy = activity.begin(&visitor.permit);
+    let is_two = request.version() == Version::HTTP_2;
     let mut answer = visitor.answer(request).await;
     busy.answered();
     match answer.body_mut() {
@@ -148,7 +151,11 @@ async fn answer(
         Body::Whole(Some(bytes)) if visitor.permit.is_proven() => {
             *bytes = Bytes::from_owner(visitor.permit.busy().answer_bytes(std::mem::take(bytes)));
         }
-        Body::Whole(_) => {}
+        Body::Whole(_) | Body::Watched(_) => {}
+    }
+    if is_two && let Body::Whole(Some(bytes)) = answer.body_mut() {
+        let pieces = Pieces::new(std::mem::take(bytes), activity.begin_answer());
+        *answer.body_mut() = Body::Watched(pieces);
     }
     Ok(answer)
 }
@@ -210,7 +217,8 @@ where
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = activity.given_up() => return Ok(()),
+        () = activity.ends() => return Ok(()),
+        () = activity.unread_for(WRITE_TIMEOUT) => return Ok(()),
         () = activity.idle(HEAD_TIMEOUT) => connection.as_mut().graceful_shutdown(),
         _ = stop.changed() => {
             connection.as_mut().graceful_shutdown();

@@ -280,7 +280,7 @@ pub const KEYS: &[Key] = keys! {
     part "username" (false, Part::Bridge) "as `remote_username`";
     changed "websockets_headers_size" () "a request head may have 8 KiB";
     changed "websockets_log_level" () LOG;
-    closes "websockets_origin" (None) "the Origin of a WebSocket request is not looked at";
+    closes "websockets_origin" (None) "set `listener.allowed_origins` by hand";
 };
 
 /// Beginnings of keys that there are many of.

@@ -229,6 +229,11 @@ impl ListenAddress {
         matches!(self, Self::Coap(_) | Self::Coaps(_))
     }
 
+    /// Whether WebSocket is spoken there.
+    pub fn is_websocket(&self) -> bool {
+        matches!(self, Self::WebSocket { .. } | Self::WebSocketTls { .. })
+    }
+
     /// Whether HTTP is spoken there, and no MQTT.
     pub fn is_http(&self) -> bool {
         matches!(self, Self::Http(_) | Self::Https(_))

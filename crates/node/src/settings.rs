@@ -35,6 +35,9 @@ pub struct NodeSettings {
     /// Unix sockets that only the user of the process, and root, may open, by the position of their address in
     /// `listeners`.
     pub owner_only: BTreeSet<usize>,
+    /// The origins of pages that may connect to a WebSocket listener, by the position of its address in `listeners`. Its
+    /// own origin may always; without a list all may.
+    pub allowed_origins: BTreeMap<usize, Vec<String>>,
     /// Time between two looks at the files of TLS listeners, which are read again when one has changed; zero is never.
     pub tls_check: Duration,
     /// The settings of every engine.
@@ -76,6 +79,7 @@ impl NodeSettings {
             tls: BTreeMap::new(),
             proxies: BTreeMap::new(),
             owner_only: BTreeSet::new(),
+            allowed_origins: BTreeMap::new(),
             tls_check: Duration::ZERO,
             engine: Settings::default(),
             access: None,

@@ -1,5 +1,7 @@
 //! A line of a file in an error, short enough for a terminal.
 
+use crate::visible::is_hidden;
+
 /// Characters of a line that an error shows.
 const WIDTH: usize = 160;
 /// The mark of the left-out beginning or end of a line.
@@ -19,7 +21,7 @@ pub struct Excerpt {
 #[must_use]
 pub fn excerpt(line: &str, column: usize) -> Excerpt {
     let visible = |character: char| {
-        let is_visible = character == '\t' || !character.is_control();
+        let is_visible = character == '\t' || !is_hidden(character);
         if is_visible { character } else { char::REPLACEMENT_CHARACTER }
     };
     let length = line.chars().count();

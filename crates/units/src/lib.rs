@@ -7,3 +7,4 @@ pub mod percent;
 pub mod quote;
 pub mod size;
 pub mod suggestion;
+pub mod visible;

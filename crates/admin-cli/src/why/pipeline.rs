@@ -6,7 +6,8 @@ use tidegate_admin::{GetHub, PipelineReport};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 use super::About;
-use crate::admin_client::{json_line, shown, time};
+use crate::admin_client::{json_line, time};
+use tidegate_units::visible::shown;
 
 /// The sink that keeps messages for replays.
 const ARCHIVE: &str = "@archive";

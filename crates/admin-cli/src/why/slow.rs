@@ -5,8 +5,9 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use tidegate_admin::{SlowClients, SlowRequest};
 
-use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering};
 use tidegate_terminal::{Exit, print_and_exit, report};
+use tidegate_units::visible::shown;
 
 /// The flags of `tidegate why slow`.
 #[derive(Clone, Debug, ClapArgs)]

@@ -319,7 +319,7 @@ impl fmt::Display for UserFile {
 /// The text of a file, and the permission bits of others than its owner.
 fn read(path: &Path) -> Result<(String, u32), UserFileError> {
     let failed = |error| UserFileError::Read { file: path.to_owned(), error };
-    let file = File::open(path).map_err(failed)?;
+    let file = tidegate_setting_file::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.mode();
     let mut bytes = Vec::new();
     file.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes).map_err(failed)?;

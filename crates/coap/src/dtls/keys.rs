@@ -112,7 +112,7 @@ fn read(path: &Path) -> Result<HashMap<String, Vec<u8>>, KeysError> {
     if fs::metadata(path).map_err(failed)?.len() > MAX_FILE {
         return Err(KeysError::TooLong(path.to_owned()));
     }
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let text = tidegate_setting_file::open(path).and_then(io::read_to_string).map_err(failed)?;
     parse(&text).map_err(|(line, why)| KeysError::Line { path: path.to_owned(), line, why })
 }
 

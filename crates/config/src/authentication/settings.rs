@@ -1,7 +1,6 @@
 //! The settings of a chain of providers, from the configuration.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -157,7 +156,7 @@ fn http(auth: &Auth) -> Result<HttpSettings, TokenError> {
 /// The value of a header: the token without white space around it.
 fn bearer_token(file: PathBuf) -> Result<Secret, TokenError> {
     let mut bytes = Vec::with_capacity(MAX_TOKEN_LEN as usize + 1);
-    let read = File::open(&file).and_then(|from| from.take(MAX_TOKEN_LEN + 1).read_to_end(&mut bytes));
+    let read = tidegate_setting_file::open(&file).and_then(|from| from.take(MAX_TOKEN_LEN + 1).read_to_end(&mut bytes));
     let token = Secret::new(bytes);
     let error = match read {
         Err(error) => error,

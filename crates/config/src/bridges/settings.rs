@@ -216,7 +216,7 @@ fn reachable(at: SocketAddr) -> SocketAddr {
 fn read_password(path: &str) -> Result<Vec<u8>, BridgeConfigError> {
     let failed = |source| BridgeConfigError::Password { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file = tidegate_setting_file::open(std::path::Path::new(path)).map_err(failed)?;
     file.take(MAX_PASSWORD_FILE).read_to_end(&mut bytes).map_err(failed)?;
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);

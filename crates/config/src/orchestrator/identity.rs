@@ -54,6 +54,7 @@ impl Config {
             tls: std::collections::BTreeMap::new(),
             proxies: std::collections::BTreeMap::new(),
             owner_only: std::collections::BTreeSet::new(),
+            allowed_origins: std::collections::BTreeMap::new(),
             tls_check: Duration::ZERO,
             engine,
             brokers: Brokers::default(),

@@ -184,6 +184,11 @@ impl Points {
         }
     }
 
+    /// The configuration of a gateway has not reached the bus: its next report is answered with it again.
+    pub fn not_configured(&mut self, gateway: &str) {
+        self.configured.remove(gateway);
+    }
+
     /// Whether a manager that has listened for so long must have received the reports of all gateways, by the periods
     /// known so far. Before that, a gateway without a report would seem to be lost, and be missing in the list.
     pub fn has_listened(&self, listened: Duration) -> bool {

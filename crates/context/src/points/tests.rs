@@ -70,6 +70,15 @@ fn a_first_report_without_hello_is_configured() {
 }
 
 #[test]
+fn a_configuration_that_was_not_stored_is_sent_again() {
+    let mut points = points(|_| {});
+    assert!(points.load(Some(s(1)), load("a", 2)).is_some());
+    points.not_configured("a");
+    assert!(points.load(Some(s(3)), load("a", 3)).is_some());
+    assert_eq!(points.load(Some(s(5)), load("a", 4)), None);
+}
+
+#[test]
 fn a_new_manager_listens_for_one_report_of_every_gateway() {
     let mut points = points(|_| {});
     assert!(!points.has_listened(s(100)), "no gateway has reported");

@@ -218,15 +218,27 @@ impl Courier {
 
     /// Appends a message that is repeated soon anyway: a failure is only logged.
     pub(crate) fn tell(&self, topic: Topic, node: Option<&str>, key: &str, payload: Vec<u8>) {
+        self.tell_or(topic, node, key, payload, || {});
+    }
+
+    /// The same; `failed` is called if the bus does not store it.
+    pub(crate) fn tell_or(
+        &self,
+        topic: Topic,
+        node: Option<&str>,
+        key: &str,
+        payload: Vec<u8>,
+        failed: impl FnOnce() + Send + 'static,
+    ) {
         let partition = node.map_or(0, |node| partition_of(node.as_bytes(), topic.partitions(self.partitions)));
         let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
         let told = Arc::clone(&self.told);
         let done: Done<Position> = Box::new(move |outcome| {
-            if let Err(error) = outcome
-                && let Some(times) = told.not_stored.note()
-            {
+            let Err(error) = outcome else { return };
+            if let Some(times) = told.not_stored.note() {
                 tracing::warn!(%error, log = topic.name(), times, "an event of the core was not stored");
             }
+            failed();
         });
         self.append_to(topic, partition, append, done);
     }

@@ -1,5 +1,6 @@
 //! The manager of points of access as a service: one of all that run works, the others stand by.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{GroupName, MemberName, Membership, MembershipEvent, Position};
@@ -98,6 +99,8 @@ struct Work {
     listens_since: Instant,
     /// Whether it has listened for long enough.
     decides: bool,
+    /// Gateways whose configuration the bus has not stored.
+    unconfigured: Arc<Mutex<Vec<String>>>,
 }
 
 impl Work {
@@ -119,6 +122,7 @@ impl Work {
             next_cycle: now + FIRST_CYCLE,
             listens_since: Instant::now(),
             decides: false,
+            unconfigured: Arc::default(),
         })
     }
 
@@ -130,6 +134,9 @@ impl Work {
                 let age = Duration::from_millis(wall_ms().saturating_sub(handover.at_ms));
                 self.points.remember(now, age, &handover);
             }
+        }
+        for gateway in std::mem::take(&mut *self.unconfigured.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.points.not_configured(&gateway);
         }
         let mut actions = Vec::new();
         for record in self.hellos.take(courier, bell, TAKEN_AT_ONCE) {
@@ -152,18 +159,23 @@ impl Work {
             self.next_cycle = Instant::now() + if self.decides { cycle } else { cycle.min(FIRST_CYCLE) };
         }
         for action in actions {
-            tell(courier, &action);
+            tell(courier, &action, &self.unconfigured);
         }
         self.next_cycle
     }
 }
 
-fn tell(courier: &Courier, action: &PointsAction) {
+fn tell(courier: &Courier, action: &PointsAction, unconfigured: &Arc<Mutex<Vec<String>>>) {
     if matches!(action, PointsAction::HandOver(_)) {
         courier.counters().handovers_decided.add(1);
     }
     match action {
-        PointsAction::Configure(config) => courier.tell(Topic::PingConfig, None, &config.gateway, config.write()),
+        PointsAction::Configure(config) => {
+            let (gateway, unconfigured) = (config.gateway.clone(), Arc::clone(unconfigured));
+            courier.tell_or(Topic::PingConfig, None, &config.gateway, config.write(), move || {
+                unconfigured.lock().unwrap_or_else(PoisonError::into_inner).push(gateway);
+            });
+        }
         PointsAction::List(list) => courier.tell(Topic::GWList, None, Topic::GWList.name(), list.write()),
         PointsAction::HandOver(handover) => courier.tell(Topic::Handover, None, &handover.node, handover.write()),
     }
@@ -171,8 +183,6 @@ fn tell(courier: &Courier, action: &PointsAction) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tidegate_bus::{Address, Bus, Settings};
 
     use super::*;

@@ -35,7 +35,7 @@ impl Database {
         if size > MAX_BYTES {
             return Err(wrong(format!("{size} bytes are more than {MAX_BYTES}")));
         }
-        let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let bytes = tidegate_setting_file::read(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
         let reader = Reader::from_source(bytes).map_err(|error| wrong(error.to_string()))?;
         Ok(Self { reader })
     }

@@ -1,5 +1,5 @@
 //! Whether a message may come in where queues reject: room is reserved at all of its subscribers above QoS 0 before any
-//! of them gets it.
+//! of them gets it. A QoS 2 message is not taken either while a queue that blocks has given up.
 //!
 //! A PUBLISH that waits for other shards' answers or for room returns to the parked packets of its publisher and is
 //! decided again in its turn. Its connection keeps the decisions made meanwhile.
@@ -52,7 +52,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Queues that reject a message.
+/// Queues without room for a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Full {
     /// How many of them will say when they have room; at least 1.
@@ -71,11 +71,11 @@ impl Connections {
 }
 
 impl Journal {
-    /// A queue has no room, or the store has none for messages to a subscriber of another shard.
-    pub(crate) fn no_room(&self, whose: Option<SessionKey>) -> Step {
+    /// A queue has no room for this reason, or the store has none for messages to a subscriber of another shard.
+    pub(crate) fn no_room(&self, reason: Reason, whose: Option<SessionKey>) -> Step {
         if self.full {
             return Reason::StoreFull.into();
         }
-        Step::Reject(Rejection { reason: Reason::QueueFullReject, whose })
+        Step::Reject(Rejection { reason, whose })
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct OverflowRules {
     stored: Bounds,
     /// Whether a queue may have a result for a publisher, so that the publisher has to be known.
     tells_publisher: bool,
+    /// Whether a queue may make publishers wait.
+    blocks: bool,
 }
 
 impl OverflowRules {
@@ -72,16 +74,21 @@ impl OverflowRules {
             max_bytes: queue.stored_max_bytes.unwrap_or(queue.max_bytes),
             policy: queue.overflow,
         };
-        let mut policies = settings.overflow_rules.iter().map(|rule| rule.policy).chain([queue.overflow]);
-        let tells = |policy| matches!(policy, OverflowPolicy::Block | OverflowPolicy::Disconnect);
-        let tells_publisher = policies.any(tells) || settings.limits.memory_ceiling != 0;
+        let has = |policy| queue.overflow == policy || settings.overflow_rules.iter().any(|rule| rule.policy == policy);
+        let blocks = has(OverflowPolicy::Block);
+        let tells_publisher = blocks || has(OverflowPolicy::Disconnect) || settings.limits.memory_ceiling != 0;
         let rules = settings.overflow_rules.iter().filter_map(Prepared::new).collect();
-        Self { rules, default, stored, tells_publisher }
+        Self { rules, default, stored, tells_publisher, blocks }
     }
 
     #[inline]
     pub(crate) fn tells_publisher(&self) -> bool {
         self.tells_publisher
+    }
+
+    #[inline]
+    pub(crate) fn blocks(&self) -> bool {
+        self.blocks
     }
 
     /// Bounds of a queue to which no rule applies.

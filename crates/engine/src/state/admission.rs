@@ -11,8 +11,9 @@ use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
 impl ShardState {
-    /// The sessions of a route with the policy `reject`, if all of them have room. A session without room notes the
-    /// waiting publisher, if there is one; the number of such sessions is returned.
+    /// The sessions of a route with the policy `reject`, if all of them have room, and for a QoS 2 message no queue with
+    /// the policy `block` has given up. A session without room notes the waiting publisher, if there is one; the number
+    /// of such sessions is returned.
     pub(crate) fn rejecting(
         &mut self,
         now: Millis,
@@ -31,12 +32,17 @@ impl ShardState {
             }
             let own = target.options.no_local() && not_to == Some(target.session);
             let bounds = self.overflow.bounds_of(&self.sessions, target.session, wanted.topic);
-            if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
+            if qos == QoS::AtMostOnce || own {
                 continue;
             }
-            if self.has_room_now(now, target.session, wanted) {
-                sessions.push(target.session);
-                continue;
+            match bounds.policy {
+                OverflowPolicy::Reject if self.has_room_now(now, target.session, wanted) => {
+                    sessions.push(target.session);
+                    continue;
+                }
+                OverflowPolicy::Reject => {}
+                OverflowPolicy::Block if self.blocks_no_more(now, target.session, wanted) => {}
+                _ => continue,
             }
             first = first.or(Some(target.session));
             let Some(flow) = self.sessions.get_mut(target.session.0).map(crate::session::Session::flow_mut) else {
@@ -52,6 +58,16 @@ impl ShardState {
             }
         }
         first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
+    }
+
+    /// Whether a queue that blocks drops a QoS 2 message instead of letting its publisher wait.
+    fn blocks_no_more(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+        let flow = self.sessions.get(to.0).and_then(|session| session.flow.as_ref());
+        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
+        let link_bytes = self.settings.limits.shard_link_bytes;
+        wanted.qos == QoS::ExactlyOnce
+            && flow.is_some_and(|flow| flow.block_given_up || flow.is_beyond(&bounds, link_bytes))
+            && !self.has_room_now(now, to, wanted)
     }
 
     /// True if a session's queue can take a message without dropping any, after expired messages have left it.

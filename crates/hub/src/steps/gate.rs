@@ -32,7 +32,7 @@ impl PayloadGate {
     /// 300 characters at most, without control characters.
     pub fn refusal(&self, payload: &[u8]) -> Option<String> {
         let why = self.check(payload).err()?.to_string();
-        let shown = |one: char| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one };
+        let shown = |one: char| if tidegate_units::visible::is_hidden(one) { char::REPLACEMENT_CHARACTER } else { one };
         Some(why.chars().take(MAX_REFUSAL).map(shown).collect())
     }
 

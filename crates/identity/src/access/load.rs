@@ -1,8 +1,8 @@
 //! Reads the files of rules that a configuration names.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
@@ -115,7 +115,7 @@ fn read_all(config: &Config) -> Result<RulesBuilder, AccessError> {
 fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
     let failed = |source| AccessError::Read { key, path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = tidegate_setting_file::open(Path::new(path)).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & WRITE_OF_OTHERS != 0 {
         tracing::warn!(

@@ -20,6 +20,7 @@ use crate::limits::{BACKLOG, TCP_KEEPALIVE};
 use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
 use crate::transport::Proxies;
+use crate::websocket::Site;
 
 /// The mode of a Unix socket that only its owner may open.
 const OWNER_ONLY: u32 = 0o600;
@@ -63,7 +64,7 @@ fn advice(error: &io::Error, address: &str) -> &'static str {
 }
 
 /// Starts to listen, on every address that a host name has. With port 0, all of them get the same port. `owner_only` is
-/// about Unix sockets.
+/// about Unix sockets, `origins` about WebSockets.
 ///
 /// # Errors
 /// With the address, the cause and a remedy.
@@ -73,12 +74,15 @@ pub(crate) fn bind(
     tls: Option<&Arc<TlsListener>>,
     proxies: Option<Proxies>,
     owner_only: bool,
+    origins: &[String],
 ) -> Result<Vec<Acceptor>, BindError> {
-    let path = match address {
-        ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
+    let site = match address {
+        ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => {
+            Some(Arc::new(Site::new(path, origins)))
+        }
         _ => None,
     };
-    let over = Layers { tls: tls.cloned(), path, proxies };
+    let over = Layers { tls: tls.cloned(), site, proxies };
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path, owner_only).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
@@ -247,7 +251,7 @@ mod tests {
     use super::*;
 
     fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {
-        bind(&text.parse().unwrap(), ListenerId(0), None, None, false)
+        bind(&text.parse().unwrap(), ListenerId(0), None, None, false, &[])
     }
 
     fn temporary(name: &str) -> PathBuf {
@@ -327,7 +331,7 @@ mod tests {
     fn only_its_owner_may_open_an_owner_only_socket() {
         let path = temporary("owner.sock");
         let address = format!("unix:{}", path.display()).parse().unwrap();
-        let _bound = bind(&address, ListenerId(0), None, None, true).unwrap();
+        let _bound = bind(&address, ListenerId(0), None, None, true, &[]).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 

@@ -19,6 +19,7 @@ use crate::address::LocalAddress;
 use crate::peer::Peer;
 use crate::tls::TlsListener;
 use crate::transport::{Proxies, Transport};
+use crate::websocket::Site;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub(crate) enum ListenSocket {
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     tls: Option<Arc<TlsListener>>,
-    /// The request path of a WebSocket.
-    path: Option<Arc<str>>,
+    /// Its WebSockets.
+    site: Option<Arc<Site>>,
     /// Trusted proxies, which send the addresses of clients.
     proxies: Option<Proxies>,
 }
@@ -40,11 +41,11 @@ pub(crate) struct Layers {
 impl Layers {
     /// The address of a socket under these layers.
     fn address(&self, at: SocketAddr) -> LocalAddress {
-        match (&self.tls, &self.path) {
+        match (&self.tls, &self.site) {
             (None, None) => LocalAddress::Tcp(at),
             (Some(_), None) => LocalAddress::Tls(at),
-            (None, Some(path)) => LocalAddress::WebSocket(at, path.to_string()),
-            (Some(_), Some(path)) => LocalAddress::WebSocketTls(at, path.to_string()),
+            (None, Some(site)) => LocalAddress::WebSocket(at, site.path().to_owned()),
+            (Some(_), Some(site)) => LocalAddress::WebSocketTls(at, site.path().to_owned()),
         }
     }
 
@@ -57,9 +58,9 @@ impl Layers {
                 None => return Ok(Accepted::TooManyHandshakes(peer.ip())),
             },
         };
-        let transport = match &self.path {
+        let transport = match &self.site {
             None => transport,
-            Some(path) => transport.upgrade(Arc::clone(path)),
+            Some(site) => transport.upgrade(Arc::clone(site)),
         };
         let transport = match &self.proxies {
             None => transport,

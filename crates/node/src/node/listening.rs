@@ -39,7 +39,8 @@ pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<List
         let secret = settings.cluster.as_ref().filter(|_| is_relay).map(|cluster| cluster.secret.clone());
         let proxies = settings.proxies.get(&position);
         let proxies = proxies.map(|networks| Proxies { networks: networks.as_slice().into(), secret });
-        let mut acceptors = bind(address, id, tls, proxies, settings.owner_only.contains(&position))?;
+        let origins = settings.allowed_origins.get(&position).map_or(&[][..], Vec::as_slice);
+        let mut acceptors = bind(address, id, tls, proxies, settings.owner_only.contains(&position), origins)?;
         for acceptor in &mut acceptors {
             acceptor.is_for_nodes = is_relay;
         }

@@ -1,6 +1,5 @@
 //! Certificates, keys and revocation lists from PEM files [RFC 7468].
 
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -47,7 +46,7 @@ fn all<T: PemObject>(file: &Path, item: &'static str, block: &'static str) -> Re
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |source| TlsError::Read { file: file.into(), source };
     let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(failed)?;
+    let opened = tidegate_setting_file::open(file).map_err(failed)?;
     opened.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_MAX {
         return Err(TlsError::TooLarge { file: file.into(), limit: FILE_MAX });

@@ -36,6 +36,7 @@ use crate::proxy_protocol::{ProxyError, RelayedConnection, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};
 pub(crate) use crate::socket_io::Wrote;
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsFacts, TlsSettings};
+use crate::websocket::Site;
 
 /// A transport. State that few connections need is boxed, so that a TCP connection stays at 16 bytes.
 pub(crate) enum Transport {
@@ -82,15 +83,15 @@ impl Transport {
         Self::Outbound(Box::new(Outbound::new(stream, session)))
     }
 
-    /// Puts a WebSocket on top of this transport, before its handshake, for a listener that serves `path`.
+    /// Puts a WebSocket on top of this transport, before its handshake, for a listener that serves `site`.
     #[must_use]
-    pub(crate) fn upgrade(self, path: Arc<str>) -> Self {
+    pub(crate) fn upgrade(self, site: Arc<Site>) -> Self {
         let stream = match self {
             Self::Tcp(stream) => Stream::Tcp(stream),
             Self::Tls(tls) => Stream::Tls(tls),
             other => return other,
         };
-        Self::WebSocket(Box::new(WebSocket::new(stream, path)))
+        Self::WebSocket(Box::new(WebSocket::new(stream, site)))
     }
 
     /// Reads once into `buffer`.

@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::tls::Tls;
 use super::{Ended, Input, Wrote};
 use crate::limits::SLICES_PER_WRITE;
-use crate::websocket::{CloseCode, Endpoint};
+use crate::websocket::{CloseCode, Endpoint, Site};
 
 /// A WebSocket over TCP or TLS.
 pub(crate) struct WebSocket {
@@ -22,8 +22,8 @@ pub(crate) struct WebSocket {
 const _: () = assert!(size_of::<WebSocket>() <= 112);
 
 impl WebSocket {
-    pub(super) fn new(stream: Stream, path: Arc<str>) -> Self {
-        Self { stream, endpoint: Endpoint::new(path) }
+    pub(super) fn new(stream: Stream, site: Arc<Site>) -> Self {
+        Self { stream, endpoint: Endpoint::new(site) }
     }
 
     pub(super) fn stream(&self) -> &Stream {

@@ -7,6 +7,7 @@ use super::close_code::{CloseCode, Violation};
 use super::decoder::{Decoder, Item};
 use super::handshake::{HEAD_MAX, Handshake, Refusal, handshake};
 use super::outgoing::Outgoing;
+use super::site::Site;
 
 /// The server's end of one connection.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ enum Phase {
 #[derive(Debug)]
 struct Request {
     held: Vec<u8>,
-    /// The path that the listener serves.
-    path: Arc<str>,
+    /// What the listener serves.
+    site: Arc<Site>,
 }
 
 /// The result of the bytes of one read.
@@ -55,9 +56,9 @@ pub enum Ended {
 }
 
 impl Endpoint {
-    /// The server's end of a connection to a listener that serves `path`.
-    pub fn new(path: Arc<str>) -> Self {
-        Self { phase: Phase::Handshake(Box::new(Request { held: Vec::new(), path })), outgoing: Outgoing::default() }
+    /// The server's end of a connection to a listener that serves `site`.
+    pub fn new(site: Arc<Site>) -> Self {
+        Self { phase: Phase::Handshake(Box::new(Request { held: Vec::new(), site })), outgoing: Outgoing::default() }
     }
 
     /// Takes the bytes of one read. The MQTT bytes among them are unmasked and moved together inside `input`, so that
@@ -65,14 +66,14 @@ impl Endpoint {
     pub fn receive(&mut self, input: &mut [u8]) -> Received {
         let mut at = 0;
         if let Phase::Handshake(request) = &mut self.phase {
-            let Request { held, path } = &mut **request;
+            let Request { held, site } = &mut **request;
             let had = held.len();
             let outcome = if had == 0 {
-                handshake(input, path)
+                handshake(input, site)
             } else {
                 let room = HEAD_MAX.saturating_sub(had).min(input.len());
                 held.extend_from_slice(input.get(..room).unwrap_or_default());
-                handshake(held, path)
+                handshake(held, site)
             };
             match outcome {
                 Handshake::Partial => {

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use data_encoding::BASE64;
 use httparse::{Header, Request, Status};
 
+use super::site::Site;
+
 /// Longest request head, bytes. Cookies of a shared host name can make one long.
 pub const HEAD_MAX: usize = 8 * 1024;
 /// Most header fields in a request.
@@ -51,6 +53,9 @@ pub enum Refusal {
     /// Another path than the listener's.
     #[error("the path is not the listener's")]
     Path,
+    /// A page of an origin that the listener does not allow.
+    #[error("pages of this origin may not connect")]
+    Origin,
     /// A plain request that wants no WebSocket.
     #[error("the request asks for no WebSocket")]
     NoUpgrade,
@@ -72,6 +77,7 @@ impl Refusal {
             Self::TooLong => "431 Request Header Fields Too Large",
             Self::Method => "405 Method Not Allowed",
             Self::Path => "404 Not Found",
+            Self::Origin => "403 Forbidden",
             Self::NoUpgrade | Self::Version => "426 Upgrade Required",
         }
     }
@@ -90,6 +96,7 @@ impl Refusal {
             Self::TooLong => "send fewer or shorter header fields".into(),
             Self::Method => "open the WebSocket with GET".into(),
             Self::Path => format!("MQTT over WebSocket is served at {path}; put that path into the client's URL"),
+            Self::Origin => "name it in `allowed_origins` of the listener".into(),
             Self::NoUpgrade => format!("this is MQTT over WebSocket: connect an MQTT client to ws://HOST:PORT{path}"),
             Self::Version => "use WebSocket version 13".into(),
             Self::Key => "send Sec-WebSocket-Key with 16 random bytes in base64".into(),
@@ -108,28 +115,25 @@ impl Refusal {
     }
 }
 
-/// The path of a listener that serves all of them.
-const EVERY_PATH: &str = "/*";
-
-/// Reads a request head from the beginning of `bytes`, for a listener that serves `path`.
-pub fn handshake(bytes: &[u8], path: &str) -> Handshake {
+/// Reads a request head from the beginning of `bytes`, for a listener that serves `site`.
+pub fn handshake(bytes: &[u8], site: &Site) -> Handshake {
     let mut fields = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = Request::new(&mut fields);
     let head = bytes.get(..HEAD_MAX).unwrap_or(bytes);
     let outcome = match request.parse(head) {
         Ok(Status::Partial) if bytes.len() >= HEAD_MAX => Err(Refusal::TooLong),
         Ok(Status::Partial) => return Handshake::Partial,
-        Ok(Status::Complete(length)) => accept(&request, path).map(|response| (length, response)),
+        Ok(Status::Complete(length)) => accept(&request, site).map(|response| (length, response)),
         Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLong),
         Err(_) => Err(Refusal::NotHttp),
     };
     match outcome {
         Ok((length, response)) => Handshake::Accepted { length, response },
-        Err(refusal) => Handshake::Refused { refusal, response: refusal.response(path) },
+        Err(refusal) => Handshake::Refused { refusal, response: refusal.response(site.path()) },
     }
 }
 
-fn accept(request: &Request<'_, '_>, path: &str) -> Result<Vec<u8>, Refusal> {
+fn accept(request: &Request<'_, '_>, site: &Site) -> Result<Vec<u8>, Refusal> {
     let fields = &*request.headers;
     if request.version != Some(1) {
         return Err(Refusal::NotHttp);
@@ -139,13 +143,19 @@ fn accept(request: &Request<'_, '_>, path: &str) -> Result<Vec<u8>, Refusal> {
     }
     let target = request.path.unwrap_or_default();
     let asked = target.split_once('?').map_or(target, |(asked, _query)| asked);
-    if path != EVERY_PATH && asked != path {
+    if !site.serves(asked) {
         return Err(Refusal::Path);
     }
     let upgrade = tokens(fields, "connection").any(|token| token.eq_ignore_ascii_case("upgrade"))
         && tokens(fields, "upgrade").any(|token| token.eq_ignore_ascii_case("websocket"));
     if !upgrade {
         return Err(Refusal::NoUpgrade);
+    }
+    // Several of them are none that a browser sends.
+    let mut origins = values(fields, "origin");
+    let origin = origins.next();
+    if !site.allows(origin, value(fields, "host")) || origin.is_some() && origins.any(|other| Some(other) != origin) {
+        return Err(Refusal::Origin);
     }
     if value(fields, "sec-websocket-version") != Some("13") {
         return Err(Refusal::Version);
@@ -200,15 +210,19 @@ mod tests {
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://example.com\r\n\
         Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
+    fn site() -> Site {
+        Site::new("/mqtt", &[])
+    }
+
     fn refused(request: &str) -> (Refusal, String) {
-        match handshake(request.as_bytes(), "/mqtt") {
+        match handshake(request.as_bytes(), &site()) {
             Handshake::Refused { refusal, response } => (refusal, String::from_utf8_lossy(&response).into_owned()),
             other => panic!("{request:?} gave {other:?}"),
         }
     }
 
     fn accepted(request: &str) -> (usize, String) {
-        match handshake(request.as_bytes(), "/mqtt") {
+        match handshake(request.as_bytes(), &site()) {
             Handshake::Accepted { length, response } => (length, String::from_utf8_lossy(&response).into_owned()),
             other => panic!("{request:?} gave {other:?}"),
         }
@@ -218,7 +232,10 @@ mod tests {
     fn a_listener_may_serve_every_path() {
         for path in ["/", "/mqtt", "/ws/a?token=b"] {
             let request = REQUEST.replace("/mqtt HTTP", &format!("{path} HTTP"));
-            assert!(matches!(handshake(request.as_bytes(), "/*"), Handshake::Accepted { .. }), "{path}");
+            assert!(
+                matches!(handshake(request.as_bytes(), &Site::new("/*", &[])), Handshake::Accepted { .. }),
+                "{path}"
+            );
         }
     }
 
@@ -232,9 +249,36 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_other_origins_are_refused_if_some_are_named() {
+        let of = |origin: &str, allowed: &[&str]| {
+            let request = REQUEST.replace("Origin: http://example.com\r\n", origin);
+            let allowed: Vec<String> = allowed.iter().map(|&one| one.to_owned()).collect();
+            match handshake(request.as_bytes(), &Site::new("/mqtt", &allowed)) {
+                Handshake::Accepted { .. } => None,
+                Handshake::Refused { refusal, response } => {
+                    Some((refusal, String::from_utf8_lossy(&response).contains("403 Forbidden")))
+                }
+                Handshake::Partial => panic!("the request is whole"),
+            }
+        };
+        let shop = "Origin: https://shop.example\r\n";
+        assert_eq!(of(shop, &[]), None, "all may without a list");
+        assert_eq!(of(shop, &["*"]), None);
+        assert_eq!(of(shop, &["https://a.example", "https://shop.example"]), None);
+        for allowed in ["https://a.example", "http://shop.example", "https://shop.example.com"] {
+            assert_eq!(of(shop, &[allowed]), Some((Refusal::Origin, true)), "{allowed}");
+        }
+        assert_eq!(of("Origin: null\r\n", &["https://shop.example"]), Some((Refusal::Origin, true)));
+        assert_eq!(of("Origin: http://example.org:8080\r\n", &["https://shop.example"]), None, "its own");
+        assert_eq!(of("", &["https://shop.example"]), None, "no page");
+        let two = format!("{shop}Origin: https://evil.example\r\n");
+        assert_eq!(of(&two, &["https://shop.example"]), Some((Refusal::Origin, true)));
+    }
+
+    #[test]
     fn every_prefix_of_a_request_waits_for_more() {
         for length in 0..REQUEST.len() {
-            let outcome = handshake(&REQUEST.as_bytes()[..length], "/mqtt");
+            let outcome = handshake(&REQUEST.as_bytes()[..length], &site());
             assert_eq!(outcome, Handshake::Partial, "{length} bytes");
         }
     }
@@ -289,7 +333,7 @@ mod tests {
     #[test]
     fn a_head_without_end_is_refused_at_its_limit() {
         let long = format!("GET /mqtt HTTP/1.1\r\nCookie: {}", "x".repeat(HEAD_MAX));
-        assert_eq!(handshake(&long.as_bytes()[..HEAD_MAX - 1], "/mqtt"), Handshake::Partial);
+        assert_eq!(handshake(&long.as_bytes()[..HEAD_MAX - 1], &site()), Handshake::Partial);
         assert_eq!(refused(&long).0, Refusal::TooLong);
         let many = format!("GET /mqtt HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(HEADERS_MAX + 1));
         assert_eq!(refused(&many).0, Refusal::TooLong);

@@ -10,6 +10,7 @@ mod frame;
 mod handshake;
 mod mask;
 mod outgoing;
+mod site;
 #[cfg(test)]
 mod tests;
 
@@ -18,3 +19,4 @@ pub use decoder::{Decoder, FRAME_MAX, Item};
 pub use endpoint::{Ended, Endpoint, Received};
 pub use handshake::{HEAD_MAX, Handshake, Refusal, handshake};
 pub use outgoing::Outgoing;
+pub use site::Site;

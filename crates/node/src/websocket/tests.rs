@@ -1,5 +1,7 @@
 //! The codec as a client sees it: bytes of a connection in, bytes of a connection out.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -32,7 +34,7 @@ fn binary(payload: &[u8]) -> Vec<u8> {
 
 /// The result of an endpoint for a connection whose bytes arrive in the given pieces.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Ended>, Vec<u8>) {
-    let mut endpoint = Endpoint::new("/mqtt".into());
+    let mut endpoint = Endpoint::new(Arc::new(Site::new("/mqtt", &[])));
     let (mut payload, mut ended) = (Vec::new(), None);
     let mut cuts = cuts.to_vec();
     cuts.extend([0, bytes.len()]);
@@ -141,7 +143,7 @@ fn the_handshake_and_the_first_packet_may_be_split_anywhere() {
 
 #[test]
 fn a_refused_handshake_sends_its_response_and_no_close_frame() {
-    let mut endpoint = Endpoint::new("/mqtt".into());
+    let mut endpoint = Endpoint::new(Arc::new(Site::new("/mqtt", &[])));
     let mut request = REQUEST.replace("mqtt\r\n", "amqp\r\n").into_bytes();
     let received = endpoint.receive(&mut request);
     assert_eq!(received.ended, Some(Ended::Refused(Refusal::Subprotocol)));

@@ -1,10 +1,10 @@
 //! A message crosses from each transport to each, on one shard and between shards.
 
 use tidegate_engine::Reason;
-use tidegate_node::{FlightSubject, LocalAddress};
+use tidegate_node::{FlightSubject, LocalAddress, Node};
 
 use crate::wire::*;
-use crate::{addresses, node};
+use crate::{addresses, node, settings};
 
 /// Two clients, whose ids lie on different shards where there are two, and a message from one to the other.
 fn echo(from: &LocalAddress, to: &LocalAddress) {
@@ -130,4 +130,21 @@ fn a_request_that_is_no_websocket_gets_an_answer_for_people() {
     let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap()), None).unwrap();
     let event = story.events.iter().find(|event| event.reason == Some(Reason::HandshakeFailed)).unwrap();
     assert!(event.detail.contains("path"), "{event:?}");
+}
+
+#[test]
+fn a_websocket_listener_refuses_pages_of_other_origins() {
+    let mut settings = settings(1);
+    settings.allowed_origins.insert(2, vec!["https://shop.example".to_owned()]);
+    let node = Node::start(settings).unwrap();
+    let [_, _, web, .., secure] = addresses(&node);
+    let plain = LocalAddress::Tcp(web.socket().unwrap());
+    for (origin, status) in [("https://shop.example", "HTTP/1.1 101 "), ("https://evil.example", "HTTP/1.1 403 ")] {
+        let mut client = Client::dial(&plain);
+        client.send_raw(request("/mqtt").replace("\r\n\r\n", &format!("\r\nOrigin: {origin}\r\n\r\n")).as_bytes());
+        assert_eq!(client.receive(status.len()), status.as_bytes(), "{origin}");
+    }
+    // Clients that are no page, and listeners without a list.
+    Client::connect(&web, "c");
+    Client::connect(&secure, "d");
 }

@@ -431,6 +431,7 @@ fn node_settings(
         tls: tls_settings::of_listeners(&config.listeners),
         proxies: tls_settings::proxies(&config.listeners),
         owner_only: tls_settings::owner_only(&config.listeners),
+        allowed_origins: tls_settings::allowed_origins(&config.listeners),
         tls_check: config.node.certificate_check,
         engine,
         access,

@@ -30,6 +30,33 @@ fn new_rules_are_in_force_after_a_reload() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    let folder = Folder::new();
+    let broker = broker(&folder, "topic write a\n");
+    std::fs::remove_file(folder.file("acl")).unwrap();
+    let pipe = folder.file("acl");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let ended = reload(&broker);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("it is a pipe"), "{}", ended.err);
+    assert!(may_publish(&broker, "a") && !may_publish(&broker, "b"));
+    let allow = "[access]\ndefault = 'allow'\n";
+    let tls = "[[listener]]\nallow_anonymous = true\naddress = 'mqtts://127.0.0.1:0'\n";
+    for keys in [
+        format!("[access]\nrules_file = {pipe:?}\n"),
+        format!("{allow}[[auth]]\nkind = 'password-file'\nfile = {pipe:?}\n"),
+        format!("{allow}[[auth]]\nkind = 'api-key'\nfile = {pipe:?}\n"),
+        format!("{tls}certificate = {pipe:?}\nkey = {pipe:?}\n"),
+        format!("[admin]\ntoken_file = {pipe:?}\n"),
+        format!("[[bridge]]\nname = 'b'\naddress = '127.0.0.1:1'\nusername = 'u'\npassword_file = {pipe:?}\n"),
+    ] {
+        let ended = run(&["config", "check", &folder.write("t.toml", &keys)]);
+        assert_eq!(ended.code, Some(1), "{keys}");
+        assert!(ended.err.contains("it is a pipe"), "{keys}: {}", ended.err);
+    }
+}
+
+#[test]
 fn cve_2018_12550_a_failed_reload_keeps_the_old_rules() {
     let folder = Folder::new();
     let broker = broker(&folder, "topic write a\n");

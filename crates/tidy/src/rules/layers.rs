@@ -24,27 +24,28 @@ const LAYERS: &str = "\
 panics: | others
 mqtt: | others memchr thiserror
 engine: mqtt | tests random | others hashbrown memchr slab thiserror zeroize
-admin: units
+admin: setting-file units
 x509:
-client: mqtt x509 pipe
+client: setting-file mqtt x509 pipe
 bridge: client
 connections: | others tokio
 pipe:
+setting-file:
 hub: units panics random client connections context bus
 visitor: client
 http: client units connections visitor
-coap: client visitor
-node: proc mqtt x509 engine store pipe | tests random client mirror bus
+coap: setting-file client visitor
+node: setting-file proc mqtt x509 engine store pipe | tests random client mirror bus
 store: random
-auth: panics
+auth: setting-file panics
 acl: document mqtt
 mosquitto-db: mqtt engine | others thiserror
 conversion: units | others
 mosquitto-conf: conversion | others serde serde_json thiserror
 foreign-conf: conversion | others data-encoding roxmltree serde_json thiserror
-fleet: plot proc random document units admin
-dns: panics
-bus: panics units | tests random
+fleet: setting-file plot proc random document units admin
+dns: setting-file panics
+bus: setting-file panics units | tests random
 cluster: | tests random | others serde serde_json thiserror
 mirror: store bus | tests random
 meter: mirror
@@ -55,17 +56,17 @@ process: proc terminal
 logging: panics units terminal
 certificates:
 mqtt-cli: random units mqtt client terminal process certificates
-config: proc document units mqtt engine node store bus auth acl cluster context client bridge hub process logging
+config: setting-file proc document units mqtt engine node store bus auth acl cluster context client bridge hub process logging
     certificates mosquitto-conf mirror
 admin-cli: document units admin terminal
 fleet-cli: random units panics admin admin-cli client fleet dns logging process terminal
 units:
-document: units
+document: setting-file units
 plot:
 random: | others
 proc: | others rustix
 placement: engine
-identity: context mirror store mqtt engine node auth acl config
+identity: setting-file context mirror store mqtt engine node auth acl config
 config-cli: document admin auth config conversion engine foreign-conf identity mosquitto-conf terminal
 access-cli: proc acl auth mqtt certificates config config-cli identity terminal | tests client
 store-cli: store engine node mosquitto-db meter identity config process terminal

@@ -1,6 +1,5 @@
 //! The sources of keys, and when they are fetched again.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,7 +152,9 @@ fn millis(duration: Duration) -> u64 {
 fn load(file: &Path, parse: impl FnOnce(Vec<u8>) -> Result<Vec<Key>, KeyProblem>) -> Result<Vec<Key>, KeysError> {
     let failed = |error| KeysError::Read { file: file.to_owned(), error };
     let mut text = Vec::new();
-    File::open(file).map_err(failed)?.take(MAX_FILE_LEN + 1).read_to_end(&mut text).map_err(failed)?;
+    tidegate_setting_file::open(file)
+        .and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut text))
+        .map_err(failed)?;
     let keys = if text.len() as u64 > MAX_FILE_LEN { Err(KeyProblem::Size) } else { parse(text) };
     keys.map_err(|problem| KeysError::File { file: file.to_owned(), problem })
 }

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+/// Longest file of certificates or of a key, bytes.
+const MAX_PEM_FILE: u64 = 64 << 20;
+
 /// Why a client's files of TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFileError {
@@ -109,5 +112,5 @@ pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsFile
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsFileError> {
-    std::fs::read(path).map_err(|source| TlsFileError::Read { path: path.into(), source })
+    tidegate_setting_file::read(path, MAX_PEM_FILE).map_err(|source| TlsFileError::Read { path: path.into(), source })
 }

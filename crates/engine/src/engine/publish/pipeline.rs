@@ -42,8 +42,9 @@ impl Notice {
     fn of(reason: Reason) -> Self {
         match reason {
             Reason::NodeLost => Self::Close,
-            Reason::StoreFull => Self::AcknowledgementOrClose(Reason::StoreFull),
-            Reason::BusRefused | Reason::ObserverRefused => Self::AcknowledgementOrClose(reason),
+            Reason::StoreFull | Reason::BusRefused | Reason::ObserverRefused | Reason::BlockedTooLong => {
+                Self::AcknowledgementOrClose(reason)
+            }
             Reason::QueueFullReject => Self::AcknowledgementOrClose(Reason::RejectedTooLong),
             _ => Self::Acknowledgement,
         }
@@ -139,7 +140,7 @@ impl PublishPipeline<'_> {
     #[cold]
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
         let (now, key, topic) = (it.now, it.key, self.engine.router.cache.topic_of(it));
-        if reason == Reason::QueueFullReject {
+        if matches!(reason, Reason::QueueFullReject | Reason::BlockedTooLong) {
             self.engine.state.reports().discard_publication(reason, &mut it.publication(&topic));
         } else {
             self.engine.state.counters.drop_message(reason);
@@ -154,7 +155,8 @@ impl PublishPipeline<'_> {
         // A principal has no connection that could end.
         let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
         match notice {
-            Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !has_reason_code && connection.leaving => {}
+            Notice::AcknowledgementOrClose(Reason::RejectedTooLong | Reason::BlockedTooLong)
+                if !has_reason_code && connection.leaving => {}
             Notice::AcknowledgementOrClose(reason) if !has_reason_code => {
                 self.engine.close_connection(now, key, reason, None);
             }
@@ -211,7 +213,7 @@ impl PublishPipeline<'_> {
             waits += told;
         }
         if raw.packet_id.is_some() {
-            let outcome = answering!(self.engine).outcome_of(raw.qos, refused, reached);
+            let outcome = answering!(self.engine).outcome_of(refused, reached);
             let is_confirming = self.engine.broker_links.is_confirming();
             let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
             if !is_plain || !Gathered(&mut self.engine.state).gather(key, raw, mark) {
@@ -272,7 +274,7 @@ impl PublishPipeline<'_> {
             return;
         }
         let engine = &mut *self.engine;
-        let outcome = answering!(engine).outcome_of(raw.qos, None, true);
+        let outcome = answering!(engine).outcome_of(None, true);
         let is_confirming = engine.broker_links.is_confirming();
         let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
         if !is_plain || !Gathered(&mut engine.state).gather(key, raw, mark) {

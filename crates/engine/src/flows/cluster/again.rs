@@ -63,10 +63,11 @@ impl Deciding<'_> {
         let topic = self.router.cache.topic_of(it);
         let mut publication = it.publication(&topic);
         publication.priority = self.router.cache.traits(slot).priority.level(it.properties);
+        self.state.gave_up = false;
         let (exchange, waits, refused) =
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, &exchange);
-        let outcome = answering!(self).outcome_of(raw.qos, refused, true);
+        let outcome = answering!(self).outcome_of(refused, true);
         let digest = self.digest_if_refusable(it);
         answering!(self).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         parking!(self).wait_for_full_links(now, key);

@@ -2,6 +2,7 @@
 
 use crate::connection::reserving::Reserving;
 use crate::event::Delay;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::publishing;
 use crate::flows::contexts::{Parking, parking};
@@ -9,14 +10,15 @@ use crate::ids::{ConnectionKey, SessionKey, ShardId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::publish::admission::{Admissions, Asked, Wanted};
+use crate::publish::admission::{Admissions, Asked, Full, Wanted};
 use crate::session::BlockedPublisher;
 use crate::state::ShardState;
 use crate::topics::RouteSlot;
-use crate::topics::stages::{Deferral, Step};
+use crate::topics::stages::{Deferral, Stage, Step};
 
 impl Deciding<'_> {
-    /// Asks all queues with the policy `reject` for room for a message.
+    /// Asks all queues with the policy `reject` for room for a message; at QoS 2 also queues with the policy `block`. If
+    /// one of those has given up, no subscriber gets the message: its publisher sends it again.
     #[cold]
     pub(crate) fn admit(
         &mut self,
@@ -27,8 +29,10 @@ impl Deciding<'_> {
         publication: &Publication<'_>,
     ) -> Step {
         let Some(connection) = self.state.connections.get_mut(key) else { return Step::Done };
-        // No event follows when the store has room again.
-        let waits = !connection.version.is_v5() && !self.state.journal.full;
+        let rejects = self.router.cache.traits(slot).stages.has(Stage::Room);
+        // No event follows when the store has room again. A queue that blocks has let its publishers wait before.
+        let waits = rejects && !connection.version.is_v5() && !self.state.journal.full;
+        let full = if rejects { Reason::QueueFullReject } else { Reason::BlockedTooLong };
         let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
         let (_, route) = self.router.cache.get(slot);
@@ -42,9 +46,9 @@ impl Deciding<'_> {
             Reserving::Asked(number) => {
                 // It has waited for its maximum time.
                 self.abandon(number);
-                return self.state.journal.no_room(None);
+                return self.state.journal.no_room(full, None);
             }
-            Reserving::Refused if !waits => return self.state.journal.no_room(None),
+            Reserving::Refused if !waits => return self.state.journal.no_room(full, None),
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.links.place.shard, connection: key };
@@ -57,11 +61,11 @@ impl Deciding<'_> {
             Some(publisher).filter(|_| waits && !leaving),
         ) {
             Err(_) if leaving && waits => Step::Done,
-            Err(full) if waits => {
-                let (shard, whose) = (self.links.place.shard, Some(full.first));
-                Step::Defer(Deferral::Queues { shard, full: full.asked, whose })
+            Err(Full { asked, first }) if waits => {
+                let (shard, whose) = (self.links.place.shard, Some(first));
+                Step::Defer(Deferral::Queues { shard, full: asked, whose })
             }
-            Err(full) => self.state.journal.no_room(Some(full.first)),
+            Err(Full { first, .. }) => self.state.journal.no_room(full, Some(first)),
             Ok(_) if remote == 0 || leaving => {
                 self.state.connections.end_withholding(key);
                 Step::Continue

@@ -19,12 +19,10 @@ impl Answering<'_> {
         Some(self.state.connections.next_ticket(it.key))
     }
 
-    /// The publisher's answer to a routed message. An error would invite the publisher to repeat a QoS 2 message that
-    /// other subscribers have got, so the answer omits the one subscriber that did not get it.
+    /// The publisher's answer to a routed message.
     #[inline]
-    pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
-        let gave_up = self.state.gave_up && qos == QoS::AtLeastOnce;
+    pub(crate) fn outcome_of(&self, refused: Option<Reason>, reached: bool) -> Outcome {
         let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
-        refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
+        refused.or(self.state.gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
     }
 }

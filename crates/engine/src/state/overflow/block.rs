@@ -2,9 +2,20 @@
 
 use crate::event::Delay;
 use crate::events::reason::Reason;
+use crate::session::Flow;
 use crate::session::overflow::Arriving;
+use crate::settings::overflow::Bounds;
 use crate::state::overflow::FullQueue;
 use tidegate_mqtt::QoS;
+
+impl Flow {
+    /// Whether a queue takes no message even from a publisher that waits with the next one. A publisher is asked to wait as
+    /// soon as the limit is reached. Messages in flight by then still enter: one of each publisher, and those on their way
+    /// from other shards.
+    pub(crate) fn is_beyond(&self, bounds: &Bounds, link_bytes: u64) -> bool {
+        self.waiting().1 >= bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes)
+    }
+}
 
 impl FullQueue<'_> {
     pub(super) fn block(&mut self) -> bool {
@@ -18,12 +29,10 @@ impl FullQueue<'_> {
         };
         let flow = session.flow_mut();
         flow.pace.end(flow.waiting().0);
-        // A publisher is asked to wait as soon as the limit is reached. Messages in flight by then still enter: one of
-        // each publisher, and those on their way from other shards.
-        let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
+        let is_beyond = flow.is_beyond(&bounds, link_bytes);
         let flow_gave_up = flow.block_given_up;
         let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
-        if flow_gave_up || !hard {
+        if flow_gave_up || is_beyond {
             self.state.gave_up |= self.arriving.delivery.qos != QoS::AtMostOnce;
             self.state.reports().discard_arriving(reason, self.arriving);
             return false;

@@ -371,3 +371,87 @@ fn packets_of_a_parked_publisher_that_left_are_not_lost() {
         assert_eq!((world.counters().dropped_total(), world.gauges().input_bytes), (0, 0));
     });
 }
+
+/// Ten QoS 2 messages to a queue that takes a few of them and then gives up. A client beside it takes all it gets.
+fn ten_to_a_queue_that_gives_up(world: &World, publisher: Client) -> (Client, Client, Client) {
+    let subscriber = world.connect(v5("s").lasting().receive_maximum(1).manual());
+    subscriber.subscribe("t", ExactlyOnce);
+    let other = world.connect(v5("other"));
+    other.subscribe("t", ExactlyOnce);
+    for number in 1..=10 {
+        publisher.send_publish(message("t", number.to_string()).qos2().id(number));
+        world.run();
+    }
+    world.advance(seconds(31));
+    world.run();
+    (subscriber, other, publisher)
+}
+
+#[test]
+fn a_qos_2_message_for_a_queue_that_gave_up_is_refused() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let (subscriber, other, publisher) = ten_to_a_queue_that_gives_up(world, world.connect(v5("p")));
+        let answers = publisher.answers();
+        let of = |code| {
+            let answers = answers.iter().filter(move |(kind, _, of)| *kind == PacketType::PubRec && *of == code);
+            answers.map(|(_, id, _)| id.to_string()).collect::<Vec<_>>()
+        };
+        let (taken, refused) = (of(ReasonCode::Success), of(ReasonCode::QuotaExceeded));
+        assert_eq!(taken.len() + refused.len(), 10, "{answers:?}");
+        assert!(!refused.is_empty());
+        assert_eq!(world.dropped(Reason::BlockedTooLong), refused.len() as u64);
+        assert_eq!(other.payloads(), taken, "no subscriber gets a refused message");
+        assert_eq!(subscriber.drain(), taken);
+        // The refused messages are published again, under packet identifiers that are free.
+        for number in &refused {
+            assert_eq!(publisher.publish(message("t", number).qos2()), ReasonCode::Success);
+            assert_eq!(subscriber.drain(), [number.as_str()]);
+        }
+        assert_eq!(other.payloads(), refused);
+    });
+}
+
+#[test]
+fn an_mqtt_3_publisher_sends_a_refused_qos_2_message_again() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let publisher = world.connect(v311("p").lasting());
+        let (subscriber, other, publisher) = ten_to_a_queue_that_gives_up(world, publisher);
+        assert_eq!(publisher.closed(), Some(Reason::BlockedTooLong));
+        let taken: Vec<u16> =
+            publisher.answers().into_iter().filter(|(kind, ..)| *kind == PacketType::PubRec).map(|it| it.1).collect();
+        let mut got = subscriber.drain();
+        assert!(got.len() < 10);
+        assert_eq!(got, numbers(1..=taken.len() as u32), "only messages that were taken");
+        let again = world.connect(v311("p").lasting());
+        for number in (1..=10).filter(|number| !taken.contains(number)) {
+            again.send_publish(message("t", number.to_string()).qos2().id(number).dup());
+            world.run();
+            got.extend(subscriber.drain());
+        }
+        assert_eq!(got, numbers(1..=10));
+        assert_eq!(other.payloads(), numbers(1..=10), "each message comes once");
+    });
+}
+
+#[test]
+fn a_full_queue_beside_others_refuses_a_qos_2_message_once() {
+    // The first of them fills up to its hard bound, beyond which no publisher waits.
+    let settings = |settings: &mut Settings| {
+        policy(OverflowPolicy::Block, 1_000_000)(settings);
+        settings.queue.max_bytes = 4_000;
+        settings.limits.shard_link_bytes = 1_000;
+    };
+    everywhere_with(settings, |world| {
+        let subscriber = stuck(world, "s");
+        let other = world.connect(v5("other"));
+        other.subscribe("t", ExactlyOnce);
+        let text = "x".repeat(1_000);
+        let publish = |n: u32| world.connect(v5(&format!("p-{n}"))).publish(message("t", &text).qos2());
+        let codes: Vec<ReasonCode> = (0..40).map(publish).collect();
+        let taken = codes.iter().filter(|code| **code == ReasonCode::Success).count();
+        assert!((1..40).contains(&taken), "{codes:?}");
+        assert!(codes[taken..].iter().all(|code| *code == ReasonCode::QuotaExceeded), "{codes:?}");
+        assert_eq!(subscriber.drain().len(), taken);
+        assert_eq!(other.payloads().len(), taken);
+    });
+}

@@ -281,7 +281,8 @@ fn said(text: &str) -> String {
     let status: Result<Status, _> = serde_json::from_str(text);
     let message = status.ok().map(|status| status.message).filter(|message| !message.is_empty());
     let message = message.unwrap_or_else(|| text.to_owned());
-    let plain = message.chars().map(|character| if character.is_control() { ' ' } else { character });
+    let plain =
+        message.chars().map(|character| if tidegate_units::visible::is_hidden(character) { ' ' } else { character });
     plain.take(MAX_TEXT).collect()
 }
 

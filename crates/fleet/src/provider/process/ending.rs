@@ -131,7 +131,9 @@ fn last_line(log: &Path) -> std::io::Result<Option<String>> {
     file.take(END_OF_OUTPUT).read_to_end(&mut end)?;
     let text = String::from_utf8_lossy(&end);
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    Ok(line.map(|line| line.chars().filter(|letter| !letter.is_control()).take(MAX_LINE).collect()))
+    Ok(line.map(|line| {
+        line.chars().filter(|letter| !tidegate_units::visible::is_hidden(*letter)).take(MAX_LINE).collect()
+    }))
 }
 
 /// Keeps as many logs as are kept, the newest.

@@ -42,7 +42,9 @@ impl Deciding<'_> {
             .with_if(full, Stage::Room)
             .with_if(receivers > WIDE_RECEIVERS, Stage::Wide);
         if it.raw.qos == QoS::ExactlyOnce {
-            stages = stages.union(stages_of_exactly_once(it, &self.state.sessions));
+            stages = stages
+                .union(stages_of_exactly_once(it, &self.state.sessions))
+                .with_if(self.state.overflow.blocks(), Stage::Room);
         }
         if it.tenant == TenantId::BROKER_LINK {
             // The gate of the fleet bounds the messages queued for brokers.

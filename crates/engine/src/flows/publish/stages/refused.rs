@@ -1,5 +1,6 @@
 //! Stage: a QoS 2 message that was refused before, when others had got it already.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::answering;
 use crate::hash::hash_bytes;
@@ -22,6 +23,12 @@ impl Deciding<'_> {
             messages.forget(&mut self.state.journal, session.stored, id);
             return Step::Continue;
         }
+        let is_v5 = self.state.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
+        if refused.reason == Reason::BlockedTooLong && !is_v5 {
+            // It has no code for the refusal, and would be closed each time.
+            messages.forget(&mut self.state.journal, session.stored, id);
+            return Step::Continue;
+        }
         let mark = self.state.journal.mark();
         answering!(self).answer_publish(it.now, it.key, it.raw, (Err(refused.reason), None), 0, mark);
         Step::Done
@@ -30,7 +37,8 @@ impl Deciding<'_> {
     /// Names a message that may be refused after it was routed; `None` for all others, which cost nothing so.
     #[inline]
     pub(crate) fn digest_if_refusable(&self, it: &Inbound<'_>) -> Option<Digest> {
-        let is_refusable = it.raw.retain || !self.router.cache.traits(it.slot).observers.is_empty();
+        let is_observed = !self.router.cache.traits(it.slot).observers.is_empty();
+        let is_refusable = it.raw.retain || is_observed || self.state.overflow.blocks();
         let is_wanted = it.raw.qos == QoS::ExactlyOnce && it.session.is_some() && is_refusable;
         is_wanted.then(|| self.digest_of(it))
     }

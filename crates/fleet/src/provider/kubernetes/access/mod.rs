@@ -4,7 +4,6 @@ mod kubeconfig;
 mod service_account;
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +74,7 @@ impl Identity {
 
 fn read_file(path: &Path) -> Result<Vec<u8>, KubernetesError> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
+    let read = tidegate_setting_file::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
     read.map_err(|source| KubernetesError::Read { path: path.to_owned(), source })?;
     Ok(bytes)
 }
