@@ -31,13 +31,13 @@ class PipelineCase(unittest.TestCase):
         self.addCleanup(broker.close)
         return broker
 
-    def publish(self, broker, payloads):
+    def publish(self, broker, payloads, topic="plant/a/temp"):
         """Publishes at QoS 1 and waits for the acknowledgement of each."""
         client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5)
         client.max_queued_messages_set(0)
         client.connect("127.0.0.1", broker.port)
         client.loop_start()
-        for sent in [client.publish("plant/a/temp", json.dumps(payload), qos=1) for payload in payloads]:
+        for sent in [client.publish(topic, json.dumps(payload), qos=1) for payload in payloads]:
             sent.wait_for_publish(PATIENCE)
             self.assertTrue(sent.is_published())
         client.disconnect()
@@ -99,9 +99,12 @@ class Books:
         # used again after its acknowledgement.
         self.sent, self.confirmed, self.count = collections.defaultdict(list), collections.Counter(), 0
         self.room, self.changed, self.stopped = threading.Semaphore(self.WINDOW), threading.Condition(), False
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5)
+        # A client that came back would send numbers again, which were other messages.
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5, reconnect_on_failure=False)
         self.client.max_queued_messages_set(0)
         self.client.on_publish = self._on_publish
+        self.client.on_disconnect = self._on_disconnect
+        self.ended = False
         self.thread = threading.Thread(target=self._publish, daemon=True)
 
     def _on_publish(self, _client, _data, mid, reason, _properties):
@@ -111,6 +114,11 @@ class Books:
                 self.count += 1
                 self.changed.notify_all()
         self.room.release()
+
+    def _on_disconnect(self, *_):
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
 
     def _publish(self):
         # No lock is held here: the client calls back with locks of its own.
@@ -128,6 +136,12 @@ class Books:
         """Waits until so many are acknowledged."""
         with self.changed:
             if not self.changed.wait_for(lambda: self.count >= number, PATIENCE):
+                raise AssertionError(f"{self.count} of {number} messages were acknowledged")
+
+    def wait_or_end(self, number):
+        """Waits until so many are acknowledged, or the connection has ended."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.ended or self.count >= number, 4 * PATIENCE):
                 raise AssertionError(f"{self.count} of {number} messages were acknowledged")
 
     def stop(self):

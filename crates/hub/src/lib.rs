@@ -28,6 +28,8 @@ mod log;
 #[cfg(feature = "pipelines")]
 mod message;
 #[cfg(feature = "pipelines")]
+mod nats;
+#[cfg(feature = "pipelines")]
 mod open_error;
 #[cfg(feature = "pipelines")]
 mod record;
@@ -74,8 +76,8 @@ pub use sinks::{
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{
-    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, ReplayError, Source, SourceSettings, SourceStep,
-    TopicsSettings, Wake,
+    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, ReplayError, SessionFilters, Source, SourceSettings,
+    SourceStep, TopicsSettings, Wake,
 };
 #[cfg(feature = "pipelines")]
 pub use steps::{At, ComputeError, Part, PayloadGate, Records, StepError, StepResult, StepSettings, Steps};
