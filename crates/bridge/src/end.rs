@@ -207,6 +207,7 @@ impl End {
             Event::Message(message) => self.traffic.message(*message),
             Event::Published(published) => self.traffic.published(now, published),
             Event::Undelivered(it) => self.traffic.undelivered(self.driver.client(), now, *it),
+            Event::InvalidTopic(error) => self.traffic.invalid_topic(error),
             Event::BeyondReceiveMaximum => return self.note_beyond_window(),
             // The end of the connection is its own event; no other request is ever made.
             Event::RequestLost(_) | Event::Unsubscribed(_) | Event::Authentication(_) | Event::Trace(_) => return,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::{
     Client, Delivery, Message, MessageProperties, Publish, PublishError, PublishToken, Published, QoS, ReasonCode,
-    ServerLimits, Undelivered, UndeliveredCause,
+    ServerLimits, TopicError, Undelivered, UndeliveredCause,
 };
 
 use crate::hops::HopName;
@@ -125,6 +125,12 @@ impl Traffic {
             topic_alias: None,
         };
         NextStep::order(Some(Order::Carry { publish, delivery }))
+    }
+
+    /// A message has come whose topic cannot be carried.
+    pub(crate) fn invalid_topic(&self, error: TopicError) -> NextStep {
+        self.status.note_dropped(self.side.other());
+        NextStep { dropped: Some(format!("its topic {error}")), ..NextStep::default() }
     }
 
     /// Publishes a message that came to the other end.

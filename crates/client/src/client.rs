@@ -10,7 +10,7 @@ mod wire;
 
 use std::time::Instant;
 
-use tidegate_mqtt::{Packet, PacketType, Publish, split_frame};
+use tidegate_mqtt::{DecodeError, Packet, PacketType, Publish, RawPublish, split_frame};
 
 use self::publishing::Sending;
 use self::receiving::{ReceivedPairs, Receiving};
@@ -195,15 +195,24 @@ impl Client {
             return Ok(None);
         };
         let version = self.wire.options.version;
-        if self.wire.options.trace {
-            self.wire.trace(Direction::Received, &Packet::decode(version, &frame)?);
+        if self.wire.options.trace
+            && let Ok(packet) = Packet::decode(version, &frame)
+        {
+            self.wire.trace(Direction::Received, &packet);
         }
         if frame.packet_type() == PacketType::Publish && self.wire.is_connected() {
             let mut pairs = ReceivedPairs::new(self.wire.options.mark);
-            let packet = Publish::decode_with_pairs(version, frame.first_byte, frame.body, |name, value| {
+            let decoded = Publish::decode_with_pairs(version, frame.first_byte, frame.body, |name, value| {
                 pairs.add(name, value);
-            })?;
-            self.receiving.handle_publish(now, &packet, pairs, &mut self.wire)?;
+            });
+            match decoded {
+                Ok(packet) => self.receiving.handle_publish(now, &packet, pairs, &mut self.wire)?,
+                Err(DecodeError::InvalidTopicName { error, .. }) => {
+                    let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+                    self.receiving.pass_over(now, &raw, error, &mut self.wire)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
             self.handle_packet(now, &Packet::decode(version, &frame)?)?;
         }

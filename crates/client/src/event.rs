@@ -1,6 +1,6 @@
 //! Events of a client for its owner.
 
-use tidegate_mqtt::{PacketId, PacketType, ReasonCode};
+use tidegate_mqtt::{PacketId, PacketType, ReasonCode, TopicError};
 
 use crate::{Message, ProtocolError, Publish, PublishError, ServerLimits};
 
@@ -29,6 +29,8 @@ pub enum Event {
     /// The message that follows is beyond the Receive Maximum of the client; it is taken nevertheless. See
     /// [`Options::max_messages_beyond`](crate::Options::max_messages_beyond).
     BeyondReceiveMaximum,
+    /// A message to an invalid topic has arrived, such as RabbitMQ makes of one to `a*`. It is acknowledged and dropped.
+    InvalidTopic(TopicError),
     /// A packet was sent or received; only with [`Options::trace`](crate::Options::trace).
     Trace(Box<Trace>),
 }

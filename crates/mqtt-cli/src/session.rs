@@ -161,6 +161,9 @@ impl Session {
             match self.driver.next(until)? {
                 Step::Event(Event::Trace(trace)) => show(&trace),
                 Step::Event(Event::Disconnected(why)) => self.lost(why)?,
+                Step::Event(Event::InvalidTopic(error)) => {
+                    self.warn(&format_args!("a message is left out: its topic {error}"))
+                }
                 Step::Event(Event::BeyondReceiveMaximum) => {
                     if !std::mem::replace(&mut self.told_beyond, true) {
                         self.warn(&"the server sends more messages than the receive maximum allows; they are taken");

@@ -92,6 +92,7 @@ impl Ends {
             Event::Message(message) => traffic.message(*message),
             Event::Published(published) => traffic.published(now, published),
             Event::Undelivered(it) => traffic.undelivered(client, now, *it),
+            Event::InvalidTopic(error) => traffic.invalid_topic(error),
             _ => NextStep::default(),
         }));
         for step in steps {
@@ -320,6 +321,15 @@ fn a_message_of_a_topic_that_is_carried_no_longer_is_done_with() {
     ends.work();
     assert_eq!((ends.written(Side::Remote), ends.written(Side::Local)), (Vec::new(), vec![0x40, 2, 0, 9]));
     assert_eq!(ends.status.dropped_to(Side::Remote), 0, "no subscription asked for it");
+}
+
+#[test]
+fn a_message_to_an_invalid_topic_holds_nothing_up() {
+    let mut ends = Ends::new(&["# in 1"]);
+    ends.says(Side::Remote, b"\x32\x08\0\x02a+\0\x01\0x");
+    ends.work();
+    assert_eq!((ends.written(Side::Local), ends.written(Side::Remote)), (Vec::new(), vec![0x40, 2, 0, 1]));
+    assert_eq!(ends.status.dropped_to(Side::Local), 1);
 }
 
 #[test]

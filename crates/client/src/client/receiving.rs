@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, ReasonCode, TopicName};
+use tidegate_mqtt::{
+    PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, RawPublish, ReasonCode, TopicError, TopicName,
+};
 
 use super::Client;
 use super::wire::Wire;
@@ -104,35 +106,63 @@ impl Receiving {
             deliver(topic, packet, pairs, None, wire);
             return Ok(());
         };
+        let recognises = wire.options.sent_after_release == SentAfterRelease::Known;
+        let digest = recognises.then(|| Digest::of(packet, topic));
+        let (qos, dup, bytes) = (packet.qos, packet.dup, packet.payload.len());
+        if let Some(delivery) = self.arrive(now, Arriving { packet_id, qos, dup, bytes, digest }, wire)? {
+            deliver(topic, packet, pairs, Some(delivery), wire);
+            if wire.options.acknowledgement == Acknowledgement::Automatic {
+                self.incoming.judge(delivery, ReasonCode::Success);
+            }
+        }
+        self.send_acknowledgements(now, wire);
+        Ok(())
+    }
+
+    /// Takes a message above QoS 0; returns how its owner acknowledges it if it is new.
+    fn arrive(&mut self, now: Instant, arriving: Arriving, wire: &mut Wire) -> Result<Option<Delivery>, ProtocolError> {
         let receive_maximum = if wire.options.version.is_v5() { wire.options.receive_maximum() } else { u16::MAX };
         let window = Window {
             receive_maximum: usize::from(receive_maximum),
             messages_beyond: usize::from(wire.options.max_messages_beyond),
             bytes_beyond: wire.options.max_bytes_beyond,
         };
+        let Arriving { packet_id, qos, .. } = arriving;
         let before = self.incoming.beyond();
-        let recognises = wire.options.sent_after_release == SentAfterRelease::Known;
-        let digest = recognises.then(|| Digest::of(packet, topic));
-        let (qos, dup, bytes) = (packet.qos, packet.dup, packet.payload.len());
-        let arriving = Arriving { packet_id, qos, dup, bytes, digest };
         let arrival = self.incoming.arrive(arriving, self.connection, window);
         if self.incoming.beyond() > before {
             wire.push(Event::BeyondReceiveMaximum);
         }
         match arrival {
             Arrival::Deliver { position } => {
-                let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection, position };
-                deliver(topic, packet, pairs, Some(delivery), wire);
-                if wire.options.acknowledgement == Acknowledgement::Automatic {
-                    self.incoming.judge(delivery, ReasonCode::Success);
-                }
+                Ok(Some(Delivery { packet_id, qos, connection: self.connection, position }))
             }
-            Arrival::Known => {}
-            Arrival::Received => send_pubrec(now, packet_id, wire),
-            Arrival::TooMany => {
-                return Err(ProtocolError::ReceiveMaximumExceeded { maximum: receive_maximum });
+            Arrival::Known => Ok(None),
+            Arrival::Received => {
+                send_pubrec(now, packet_id, wire);
+                Ok(None)
+            }
+            Arrival::TooMany => Err(ProtocolError::ReceiveMaximumExceeded { maximum: receive_maximum }),
+        }
+    }
+
+    /// Acknowledges a message to an invalid topic, which its owner does not get. The server would send it again on each
+    /// connection.
+    pub(super) fn pass_over(
+        &mut self,
+        now: Instant,
+        raw: &RawPublish<'_>,
+        error: TopicError,
+        wire: &mut Wire,
+    ) -> Result<(), ProtocolError> {
+        if let Some(packet_id) = raw.packet_id {
+            let (qos, dup, bytes) = (raw.qos, raw.dup, raw.payload.len());
+            let arriving = Arriving { packet_id, qos, dup, bytes, digest: None };
+            if let Some(delivery) = self.arrive(now, arriving, wire)? {
+                self.incoming.judge(delivery, ReasonCode::Success);
             }
         }
+        wire.push(Event::InvalidTopic(error));
         self.send_acknowledgements(now, wire);
         Ok(())
     }

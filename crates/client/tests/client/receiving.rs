@@ -2,7 +2,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_client::{
     Acknowledgement, Disconnected, Event, Options, PacketId, PayloadFormat, ProtocolError, QoS, ReasonCode,
-    SentAfterRelease, Version,
+    SentAfterRelease, TopicError, Version,
 };
 
 use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, options, topic};
@@ -271,6 +271,26 @@ fn a_refusal_says_why_and_frees_the_identifier() {
     assert_eq!(script.sent(), [0x50, 3, 0, 1, 0x99, 0x40, 3, 0, 2, 0x80]);
     script.receive(b"\x34\x07\0\x01t\0\x01\0y");
     assert_eq!(script.message().payload, b"y");
+}
+
+/// RabbitMQ brings a message to `a*` as one to `a+`. The server would send it again on each connection.
+#[test]
+fn a_message_to_an_invalid_topic_is_acknowledged_and_dropped() {
+    for (version, properties) in [(Version::V311, &b""[..]), (Version::V5, b"\0")] {
+        let mut script = manual(version);
+        for (first_byte, id) in [(0x30, None), (0x32, Some(1)), (0x34, Some(2))] {
+            let mut body = b"\0\x02a+".to_vec();
+            body.extend(id.into_iter().flat_map(|id| [0, id]));
+            body.extend(properties);
+            body.push(b'x');
+            script.receive(&[&[first_byte, body.len() as u8], &body[..]].concat());
+            let event = script.client.poll_event();
+            assert_eq!(event, Some(Event::InvalidTopic(TopicError::Wildcard)));
+        }
+        assert_eq!(script.sent(), [0x40, 2, 0, 1, 0x50, 2, 0, 2]);
+        script.receive(&[&[0x32, 6 + properties.len() as u8, 0, 1, b't', 0, 3], properties, b"y"].concat());
+        assert_eq!(script.message().payload, b"y");
+    }
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub(crate) enum Peer {
     OwnBridge,
     /// A pipeline of the hub.
     Hub,
+    /// A broker of the fleet that takes no RETAIN (section 3.2.2.3.5).
+    BrokerWithoutRetain,
 }
 
 /// One connection. An idle one owns no buffer.
@@ -457,6 +459,12 @@ impl Connection {
     #[inline]
     pub(crate) fn is_of_hub(&self) -> bool {
         self.peer == Peer::Hub
+    }
+
+    /// Whether the other end takes messages with RETAIN.
+    #[inline]
+    pub(crate) fn takes_retain(&self) -> bool {
+        self.peer != Peer::BrokerWithoutRetain
     }
 
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {

@@ -135,7 +135,7 @@ impl ShardState {
         let shape = Shape {
             version: connection.version,
             qos,
-            retain: delivery.retain,
+            retain: delivery.retain && connection.takes_retain(),
             dup: true,
             packet_id: Some(id),
             subscription_ids: delivery.ids.as_slice(),

@@ -60,7 +60,7 @@ impl ShardState {
         let mut shape = Shape {
             version: connection.version,
             qos,
-            retain: terms.retain,
+            retain: terms.retain && connection.takes_retain(),
             dup: false,
             packet_id: None,
             subscription_ids: terms.subscription_ids,
@@ -257,7 +257,7 @@ impl ShardState {
         let mut shape = Shape {
             version: connection.version,
             qos,
-            retain: next.retain,
+            retain: next.retain && connection.takes_retain(),
             dup: false,
             packet_id: None,
             subscription_ids: ids.as_slice(),

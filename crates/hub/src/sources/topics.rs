@@ -164,6 +164,7 @@ impl Topics {
             Event::Published(_)
             | Event::Undelivered(_)
             | Event::BeyondReceiveMaximum
+            | Event::InvalidTopic(_)
             | Event::RequestLost(_)
             | Event::Unsubscribed(_)
             | Event::Authentication(_)

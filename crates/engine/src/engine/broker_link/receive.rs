@@ -283,9 +283,15 @@ impl FleetCalls<'_> {
         let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic) {
             Some(slot) => slot,
             None => match publishing!(self.engine).new_slot(tenant, topic) {
-                Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
-                    // A broker may know wider limits, and would bring it again on each connection.
+                Err(Refused {
+                    reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong | Reason::InvalidTopicName),
+                    detail,
+                }) => {
+                    // The broker may have wider limits, or have changed the topic, as RabbitMQ makes a `+` of a `*`. It would
+                    // bring the message again on each connection.
                     self.engine.state.counters.drop_message(reason);
+                    let error = format!("the broker has brought a message whose topic cannot be used: {detail}");
+                    self.engine.broker_links.brokers.note_broker_link_error(key, error);
                     return Ok(0);
                 }
                 slot => slot?,

@@ -1,6 +1,6 @@
 //! Packets of a broker.
 
-use crate::connection::Phase;
+use crate::connection::{Peer, Phase};
 use crate::event::{Event, LogEvent};
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
@@ -66,6 +66,9 @@ impl BrokerLinking<'_> {
         connection.phase = Phase::Open;
         connection.session = Some(session);
         connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
+        if ack.properties.retain_available == Some(false) {
+            connection.peer = Peer::BrokerWithoutRetain;
+        }
         connection.max_packet_out = max_packet;
         self.state.sessions_connected += 1;
         // It may have returned with a smaller limit.

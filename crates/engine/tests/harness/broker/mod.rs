@@ -48,6 +48,8 @@ pub(crate) struct FakeBroker {
     held_up: Vec<(SocketId, Vec<u8>)>,
     /// Messages that it has taken, for reading a trace.
     pub log: Vec<String>,
+    /// Packet identifiers of its messages that a PUBACK or PUBREC named.
+    pub acknowledged: Vec<u16>,
     /// Connections that it has closed.
     pub closed: Vec<SocketId>,
     /// PUBLISH packets, whether it has taken the message or not.
@@ -80,6 +82,7 @@ impl FakeBroker {
             outbox: Vec::new(),
             held_up: Vec::new(),
             log: Vec::new(),
+            acknowledged: Vec::new(),
             closed: Vec::new(),
             offered: 0,
             taken: Vec::new(),
@@ -291,8 +294,14 @@ impl FakeBroker {
         match packet {
             Packet::Publish(publish) if self.refuses_length(line, &publish, whole.len()) => {}
             Packet::Publish(publish) => self.take_publish(line, &publish),
-            Packet::PubAck(ack) => self.finish(line, ack.packet_id),
-            Packet::PubRec(ack) => self.take_pub_rec(line, ack.packet_id, ack.reason_code),
+            Packet::PubAck(ack) => {
+                self.acknowledged.push(ack.packet_id.get());
+                self.finish(line, ack.packet_id);
+            }
+            Packet::PubRec(ack) => {
+                self.acknowledged.push(ack.packet_id.get());
+                self.take_pub_rec(line, ack.packet_id, ack.reason_code);
+            }
             Packet::PubComp(ack) => self.finish(line, ack.packet_id),
             Packet::PubRel(release) => {
                 let known = self.session_on(line).is_some_and(|session| session.received.remove(&release.packet_id));
@@ -350,22 +359,13 @@ impl FakeBroker {
         if connect.version.is_v5() {
             ack.properties.receive_maximum = self.ways.receive_maximum.and_then(NonZeroU16::new);
             ack.properties.maximum_qos = self.ways.maximum_qos;
+            ack.properties.retain_available = (!self.ways.retains).then_some(false);
             ack.properties.maximum_packet_size = self.ways.max_packet.and_then(NonZeroU32::new);
             ack.properties.subscription_identifier_available = (!self.ways.identifies).then_some(false);
         }
         self.send(line, &Packet::ConnAck(ack));
         self.resend(&name);
         self.pump(&name);
-    }
-
-    fn take_disconnect(&mut self, line: SocketId, disconnect: &Disconnect<'_>) {
-        self.goodbyes += 1;
-        if disconnect.session_expiry_interval == Some(0)
-            && let Some(session) = self.session_on(line)
-        {
-            session.lasting = false;
-        }
-        self.close(line);
     }
 
     fn take_publish(&mut self, line: SocketId, publish: &Publish<'_>) {
@@ -379,6 +379,7 @@ impl FakeBroker {
         assert!(publish.properties.topic_alias.is_none() && no_ids, "{publish:?}");
         let best = self.ways.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         assert!(publish.qos <= best || !v5, "QoS above what the broker takes [MQTT-3.2.2-11]: {publish:?}");
+        assert!(self.ways.retains || !publish.retain || !v5, "RETAIN that the broker does not take: {publish:?}");
         let Some(id) = publish.packet_id else {
             self.taken.push(carried.clone());
             return self.hand_on(&carried);

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_mqtt::{PacketId, QoS, SubscriptionOptions};
+use tidegate_mqtt::{Disconnect, PacketId, QoS, SubscriptionOptions};
 
+use super::FakeBroker;
 use super::routing::Carried;
 use crate::harness::net::SocketId;
 
@@ -67,5 +68,17 @@ impl Session {
                 return id;
             }
         }
+    }
+}
+
+impl FakeBroker {
+    pub(super) fn take_disconnect(&mut self, line: SocketId, disconnect: &Disconnect<'_>) {
+        self.goodbyes += 1;
+        if disconnect.session_expiry_interval == Some(0)
+            && let Some(session) = self.session_on(line)
+        {
+            session.lasting = false;
+        }
+        self.close(line);
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Ways {
     pub receive_maximum: Option<u16>,
     /// Its Maximum QoS.
     pub maximum_qos: Option<QoS>,
+    /// It takes messages with RETAIN.
+    pub retains: bool,
     /// Its Maximum Packet Size.
     pub max_packet: Option<u32>,
     /// The longest PUBLISH that it takes, without having said so.
@@ -81,6 +83,7 @@ impl Default for Ways {
             identifies: true,
             receive_maximum: None,
             maximum_qos: None,
+            retains: true,
             max_packet: None,
             hidden_limit: None,
             hidden_payload_limit: None,

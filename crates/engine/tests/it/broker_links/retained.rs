@@ -1,9 +1,10 @@
 //! Retained messages are kept here and there, and the later one wins.
 
-use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::SubscriptionOptions;
 
 use super::copies::renumber;
+use crate::harness::fleet::lasting;
 use crate::harness::*;
 
 /// The retained message that a new subscriber gets.
@@ -37,6 +38,33 @@ fn an_own_retained_message_is_kept_twice_and_comes_once() {
         client.publish(message("t", "").qos1().retain());
         assert_eq!(kept(world, "t"), None);
     });
+}
+
+/// Mosquitto closes the connection over RETAIN then, and messages behind it would be set aside.
+#[test]
+fn a_broker_that_retains_nothing_gets_no_retain() {
+    for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+        in_front_of([], |world, []| {
+            let a = world.broker_with("a", lasting(), Ways { retains: false, ..Ways::default() });
+            let client = world.connect(v5("c"));
+            let options = SubscriptionOptions { retain_as_published: true, ..SubscriptionOptions::new(ExactlyOnce) };
+            client.subscribe_with("t", options, None);
+            client.publish(message("t", "1").qos(qos).retain());
+            assert!(client.expect_publish("t", "1").retain, "as it was published");
+            // Sent again on another connection, and queued.
+            a.now(|ways| ways.hangs = true);
+            let other = world.connect(v5("other"));
+            other.publish_later(message("t", "2").qos(qos).retain());
+            a.cut();
+            other.publish_later(message("t", "3").qos(qos).retain());
+            a.now(|ways| ways.hangs = false);
+            world.advance(seconds(2));
+            assert_eq!((kept(world, "t").as_deref(), world.owed()), (Some("3"), 0));
+            assert!(a.taken().iter().all(|taken| !taken.retain));
+            client.publish(message("t", "").qos(qos).retain());
+            assert_eq!(kept(world, "t"), None);
+        });
+    }
 }
 
 #[test]
