@@ -23,6 +23,12 @@ use crate::topics::is_own_topic;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
 
+/// By how much the clock of a member may be behind before it counts as behind, milliseconds. Below that, the ids of two
+/// values decide which one entered later.
+const CLOCK_ERROR_MS: u64 = 10;
+/// How wrong the age of a value of another member may be, milliseconds.
+const TRANSIT_ERROR_MS: u64 = 1000;
+
 impl RetainedStore {
     /// The version of the value or removal of a topic here.
     fn version_here(&self, now: Now, tenant: TenantId, topic: &str) -> Option<u64> {
@@ -30,12 +36,25 @@ impl RetainedStore {
         value.map(|value| Removed::version_of(value.publisher, now.unix)).or_else(|| self.removed.get(tenant, topic))
     }
 
-    /// The version of a value that a client gives now: its own, unless the version here is not before `present`, the
-    /// present time of all clocks, Unix milliseconds. A clock that was ahead made that one and was set since, and the
-    /// value follows it.
-    pub(crate) fn version_entering(&self, now: Now, tenant: TenantId, topic: &str, (own, present): (u64, u64)) -> u64 {
-        let here = self.version_here(now, tenant, topic).filter(|here| time_of(*here) >= present);
-        here.map_or(own, |here| own.max(here + 1))
+    /// The version of a value that a client has given `age_ms` ago: its own, where that is above the version here.
+    /// Otherwise the clock that made `own` may be behind that of the version here, as of a member that has started since
+    /// or has seen no value of that clock. Then the value follows the one here, unless that one entered later. `present`
+    /// is the time of the clock here, Unix milliseconds.
+    pub(crate) fn version_entering(
+        &self,
+        now: Now,
+        (tenant, topic): (TenantId, &str),
+        own: u64,
+        present: u64,
+        age_ms: u64,
+    ) -> u64 {
+        let Some(here) = self.version_here(now, tenant, topic).filter(|here| *here >= own) else { return own };
+        let entered = present.saturating_sub(age_ms);
+        let is_clock_behind = time_of(own) + CLOCK_ERROR_MS < entered;
+        // A clock beyond all limits has made that version.
+        let is_ahead = time_of(here) >= present;
+        let is_late = time_of(here) > entered + TRANSIT_ERROR_MS;
+        if is_ahead || is_clock_behind && !is_late { here + 1 } else { own }
     }
 
     /// Whether this shard has a value or removal of a topic that is as new.

@@ -52,7 +52,7 @@ impl ClusterCalls<'_> {
         let old = std::mem::replace(&mut self.engine.links.roster, roster);
         self.engine.state.transfers.note_scope(&self.engine.links.roster);
         let lead_ms = self.engine.links.roster.clock_lead_ms;
-        self.engine.broker_links.clock.follow(lead_ms);
+        self.engine.broker_links.clock.follow(now, lead_ms);
         self.engine.retaining.store.removed.follow(lead_ms);
         self.engine.retaining.fetches.follow_moved(
             &self.engine.links.roster,

@@ -321,7 +321,8 @@ impl ClusterCalls<'_> {
         } else if kept_by_a_broker {
             publishing!(self.engine).take_over_at_home(now, publication)
         } else {
-            publishing!(self.engine).retain(now, publication, envelope.purpose & BROUGHT == 0)
+            let entered_at = Some(envelope.entered_at).filter(|_| envelope.purpose & BROUGHT == 0);
+            publishing!(self.engine).retain(now, publication, entered_at)
         }
     }
 

@@ -77,7 +77,7 @@ impl Publishing<'_> {
 
     /// Takes over a value that a broker has kept, at its topic's home, and gives it to everybody if it is news.
     pub(crate) fn take_over_at_home(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        match self.retain_from_fleet(now, publication, false) {
+        match self.retain_from_fleet(now, publication, None) {
             Err(reason) => return Some(reason),
             Ok(false) => return None,
             Ok(true) => {}
@@ -119,7 +119,7 @@ impl Publishing<'_> {
         let (tenant, own) = owner_of(&self.state.settings, TenantId::BROKER_LINK, topic);
         let home = self.links.roster.home_of_topic(tenant, own);
         if home == self.links.place.shard {
-            return self.retain_from_fleet(now, &mut publication, false).unwrap_or(false);
+            return self.retain_from_fleet(now, &mut publication, None).unwrap_or(false);
         }
         if let Some(id) = id {
             self.broker_links.settlement.newest_brought.note(topic, (id.entered, id.number));
@@ -129,23 +129,24 @@ impl Publishing<'_> {
         true
     }
 
-    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept. `enters` is true
-    /// for a value that a client gives now.
+    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept. `entered_at` is
+    /// the time at which a client has given it, and `None` for a value that comes another way.
     pub(crate) fn retain_from_fleet(
         &mut self,
         now: Now,
         publication: &mut Publication<'_>,
-        enters: bool,
+        entered_at: Option<Millis>,
     ) -> Result<bool, Reason> {
         let mut version = version_of(publication.properties);
         let id = MessageId::at_end_of(publication.properties);
         if let Some(id) = id.filter(|id| id.origin != self.broker_links.origin) {
-            self.broker_links.clock.note(id.entered, now.unix);
+            self.broker_links.clock.note(now, id.entered);
         }
         let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };
-        if enters {
-            let present = self.broker_links.clock.present(now.unix);
-            version = self.retaining.store.version_entering(now, tenant, topic, (version, present));
+        if let Some(entered_at) = entered_at {
+            let present = self.broker_links.clock.present(now);
+            let age_ms = now.monotonic.since(entered_at);
+            version = self.retaining.store.version_entering(now, (tenant, topic), version, present, age_ms);
         }
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
         if self.retaining.store.has_as_new(now, tenant, topic, version) {

@@ -58,7 +58,7 @@ impl Publishing<'_> {
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let home = partition_of(tenant, topic);
         if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
-            self.retain(now, &mut publication, false);
+            self.retain(now, &mut publication, None);
         }
         if deliver == 0 {
             return;

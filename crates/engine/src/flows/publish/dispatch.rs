@@ -12,7 +12,7 @@ use crate::link::Links;
 use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::link::exchange_word::ExchangeName;
 use crate::message::Publication;
-use crate::now::Now;
+use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::BrokerLinks;
 use crate::publish::dispatch::{Dispatched, Source};
 use crate::publish::layouts::Layouts;
@@ -96,7 +96,7 @@ impl Publishing<'_> {
         if publication.retain
             && !(publication.tenant == TenantId::BROKER_LINK && self.broker_links.brokers.config.brokers_decide())
         {
-            self.retain(now, publication, true);
+            self.retain(now, publication, Some(source.entered_at));
         }
         if !traits.observers.is_empty() {
             let session = source.session.and_then(|session| self.state.sessions.get(session.0));
@@ -108,16 +108,21 @@ impl Publishing<'_> {
     }
 
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
-    /// nothing where the home is elsewhere: the envelope takes it there. `enters` is true for a value that a client gives
-    /// now, false for one that had entered before.
-    pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>, enters: bool) -> Option<Reason> {
+    /// nothing where the home is elsewhere: the envelope takes it there. `entered_at` is the time at which a client has
+    /// given the value, `None` for one that had entered before.
+    pub(crate) fn retain(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        entered_at: Option<Millis>,
+    ) -> Option<Reason> {
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let at_home = self.links.roster.home_of_topic(tenant, topic) == self.links.place.shard;
         if !at_home && !self.state.transfers.keeps(partition_of(tenant, topic)) {
             return None;
         }
         if publication.tenant == TenantId::BROKER_LINK {
-            return self.retain_from_fleet(now, publication, enters).err();
+            return self.retain_from_fleet(now, publication, entered_at).err();
         }
         if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
             self.state.transfers.note_retained(now, publication);

@@ -162,7 +162,7 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         session: Option<SessionKey>,
     ) -> Option<Reason> {
-        let refused = self.retain(now, publication, true);
+        let refused = self.retain(now, publication, Some(now.monotonic));
         // The topic's home may be another shard, which refuses for the same reason and does not know the publisher.
         let told =
             refused.or_else(|| self.state.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));

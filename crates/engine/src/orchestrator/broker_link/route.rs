@@ -98,7 +98,7 @@ impl BrokerLinks {
     #[inline]
     pub(crate) fn append_next_id(&mut self, now: Now, publisher: u64, retain: bool, properties: &mut Vec<u8>) {
         let (origin, number) = self.next_number();
-        let entered = self.clock.time_of(now.unix, number);
+        let entered = self.clock.time_of(now, number);
         self.ids.append(&MessageId { origin, number, entered, publisher, retain }, properties);
     }
 }

@@ -1,7 +1,9 @@
 //! Members of a cluster whose wall clocks differ: the later of two retained values wins.
 
-use tidegate_engine::{Durability, Home, Homes, Millis, PARTITIONS, Roster, RoutingPolicy, ShardPosition};
+use tidegate_engine::{Durability, Home, Homes, Millis, PARTITIONS, Roster, RoutingPolicy, Settings, ShardPosition};
 
+use super::linked_members::{kept_at, pairs};
+use crate::harness::fleet::lasting;
 use crate::harness::*;
 
 /// By how much the clock of one member is ahead.
@@ -136,4 +138,92 @@ fn replace_old_value(brought: bool) {
     assert!(kept(&world).is_empty());
     publish("last");
     assert_eq!(kept(&world), ["last"]);
+}
+
+/// Two linked members, each with a broker, and a topic whose home is the second one. The clock of the first one was ahead.
+struct Linked {
+    world: World,
+    topic: String,
+}
+
+impl Linked {
+    fn new() -> Self {
+        let commit = |settings: &mut Settings| settings.durability = Durability::Commit;
+        let world = World::seeded_orchestrators(2, 1, 1, "a clock was ahead", commit);
+        world.broker("a");
+        world.broker_unknown("b", Ways::default());
+        world.engine(1, |engine, now| {
+            engine.fleet().set_broker_link(now, "b", lasting()).expect("an orchestrator");
+        });
+        world.run();
+        let linked = Self { topic: world.name_on(1, "value "), world };
+        linked.world.step_wall_clock(AHEAD_MS);
+        linked.publish(0, "ahead");
+        linked.world.step_wall_clock(-AHEAD_MS);
+        // The second one follows.
+        linked.publish(0, "set");
+        linked
+    }
+
+    /// The next life of the first member has not seen the clock that was ahead.
+    fn restart_first(&self) {
+        self.world.fall(0, usize::MAX, 0);
+        self.world.run();
+        self.world.revive(0);
+        self.world.broker("c");
+        self.world.advance(seconds(10));
+    }
+
+    fn client(&self, member: u16) -> Client {
+        self.world.connect(v5(&self.world.name_on(member, "client ")).accept_on(member))
+    }
+
+    fn publish(&self, member: u16, value: &str) {
+        let client = self.client(member);
+        client.publish(message(&self.topic, value).qos1().retain());
+        client.disconnect();
+        self.world.advance(LATER_MS);
+    }
+
+    fn expect(&self, value: Option<&str>) {
+        let value = value.map(|value| pairs(&[(&self.topic, value)])).unwrap_or_default();
+        for member in 0..2 {
+            assert_eq!(kept_at(&self.world, member, &[&self.topic]), value, "at {member}");
+        }
+    }
+}
+
+#[test]
+fn members_replace_values_of_a_clock_that_was_ahead() {
+    for restarts in [false, true] {
+        let linked = Linked::new();
+        linked.world.advance(seconds(10));
+        linked.publish(1, "old");
+        if restarts {
+            linked.restart_first();
+        }
+        linked.publish(0, "new");
+        linked.expect(Some("new"));
+        linked.publish(1, "newer");
+        linked.publish(0, "");
+        linked.expect(None);
+    }
+}
+
+#[test]
+fn a_late_value_of_a_clock_behind_replaces_no_newer_one() {
+    for restarts in [false, true] {
+        let linked = Linked::new();
+        if restarts {
+            linked.restart_first();
+        }
+        linked.world.hold(0, 1);
+        let late = linked.client(0);
+        late.send_publish(message(&linked.topic, "late").qos1().retain());
+        linked.world.advance(seconds(2));
+        linked.publish(1, "new");
+        linked.world.release(0, 1);
+        assert_eq!(late.answers().len(), 1);
+        linked.expect(Some("new"));
+    }
 }

@@ -115,7 +115,7 @@ fn retained_values_of_addresses_are_found_at_each_member() {
 }
 
 /// The retained values that a new subscriber at a member gets, by topic.
-fn kept_at(world: &World, member: u16, topics: &[&str]) -> Vec<(String, String)> {
+pub(super) fn kept_at(world: &World, member: u16, topics: &[&str]) -> Vec<(String, String)> {
     let reader = world.connect(v5(&world.name_on(member, "reader ")).accept_on(member));
     for topic in topics {
         reader.subscribe_later(topic);
@@ -126,7 +126,7 @@ fn kept_at(world: &World, member: u16, topics: &[&str]) -> Vec<(String, String)>
     kept
 }
 
-fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut pairs: Vec<_> = all.iter().map(|(topic, value)| ((*topic).to_owned(), (*value).to_owned())).collect();
     pairs.sort();
     pairs
