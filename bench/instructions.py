@@ -31,6 +31,10 @@ SCENARIOS = [
     "orchestrator, fifty pairs, QoS 1",
     "orchestrator, 50 bursts",
     "orchestrator, 50 bursts, QoS 1",
+    "orchestrator, 2 shards, fifty pairs",
+    "orchestrator, 2 shards, fifty pairs, QoS 1",
+    "orchestrator, 2 shards, 50 bursts",
+    "orchestrator, 2 shards, 50 bursts, QoS 1",
 ]
 
 

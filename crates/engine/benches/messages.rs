@@ -50,31 +50,50 @@ struct Scenario {
 enum Place {
     /// A broker with this number of shards.
     Shards(u16),
-    /// An orchestrator of one shard, before one broker of one shard.
-    Orchestrator,
+    /// An orchestrator with this number of shards, before one broker of one shard.
+    Orchestrator(u16),
 }
 
-/// The shards of one process, and whatever is under way between them. Or an orchestrator and its broker.
+/// The shards of one process, and whatever is under way between them. The last engine is the broker, if there is a link.
 struct World {
     engines: Vec<Engine>,
-    /// The connection between orchestrator and broker, at each of them.
-    link: Option<[ConnectionKey; 2]>,
+    link: Option<Link>,
+}
+
+/// The connection between an orchestrator and its broker: the engine and the connection at each of them.
+#[derive(Clone, Copy)]
+struct Link([(usize, ConnectionKey); 2]);
+
+impl Link {
+    /// The other end of a connection of an engine, if it is this one.
+    fn other_end(&self, engine: usize, key: ConnectionKey) -> Option<(usize, ConnectionKey)> {
+        let [front, broker] = self.0;
+        match (engine, key) {
+            end if end == front => Some(broker),
+            end if end == broker => Some(front),
+            _ => None,
+        }
+    }
 }
 
 impl World {
     fn new(place: Place, change: fn(&mut Settings)) -> Self {
         match place {
             Place::Shards(shards) => Self::of_shards(shards, change),
-            Place::Orchestrator => Self::of_orchestrator(change),
+            Place::Orchestrator(shards) => Self::of_orchestrator(shards, change),
         }
     }
 
-    fn of_orchestrator(change: fn(&mut Settings)) -> Self {
+    fn of_orchestrator(shards: u16, change: fn(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        let front = Settings { broker_links: Some(BrokerLinkSettings::default()), ..settings.clone() };
-        let [mut front, mut broker] =
-            [front, settings].map(|settings| Engine::new(Arc::new(settings), ShardPosition::ALONE, 7, NOW));
+        let front = Arc::new(Settings { broker_links: Some(BrokerLinkSettings::default()), ..settings.clone() });
+        let place = |shard| ShardPosition { shard: ShardId(shard), shards };
+        let mut engines: Vec<_> =
+            (0..shards).map(|shard| Engine::new(Arc::clone(&front), place(shard), 7 + u64::from(shard), NOW)).collect();
+        engines.push(Engine::new(Arc::new(settings), ShardPosition::ALONE, 6, NOW));
+        let at_broker = engines.last_mut().unwrap().open_connection(NOW, ListenerId(0)).unwrap();
+        let front = &mut engines[0];
         let options = BrokerLinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };
         front.fleet().set_broker_link(NOW, "broker", options).unwrap();
         let mut dial = std::iter::from_fn(|| front.poll_event());
@@ -85,8 +104,8 @@ impl World {
             })
             .unwrap();
         let at_front = front.fleet().open_broker_link(NOW, &name, attempt).unwrap();
-        let at_broker = broker.open_connection(NOW, ListenerId(0)).unwrap();
-        let mut world = Self { engines: vec![front, broker], link: Some([at_front, at_broker]) };
+        let link = Link([(0, at_front), (usize::from(shards), at_broker)]);
+        let mut world = Self { engines, link: Some(link) };
         world.settle(QoS::AtMostOnce, &mut Vec::new());
         world
     }
@@ -129,14 +148,15 @@ impl World {
             let counters = engine.questions().counters();
             (counters.messages_in.iter().sum::<u64>(), counters.messages_out.iter().sum::<u64>())
         };
-        match &self.engines[..] {
-            // Of messages that a broker brings back none counts as sent by a client.
-            [front, broker] if self.link.is_some() => {
-                let ((from_clients, out), (to_broker, _)) = (count(front), count(broker));
-                (from_clients, out - to_broker)
-            }
-            shards => shards.iter().map(count).fold((0, 0), |(sum_in, sum_out), (i, o)| (sum_in + i, sum_out + o)),
-        }
+        let (sum_in, sum_out) = self.shards().iter().map(count).fold((0, 0), |(a, b), (i, o)| (a + i, b + o));
+        // Of messages that a broker brings back none counts as sent by a client.
+        let to_brokers: u64 = self.engines[self.shards().len()..].iter().map(|broker| count(broker).0).sum();
+        (sum_in, sum_out - to_brokers)
+    }
+
+    /// The shards that serve the clients.
+    fn shards(&self) -> &[Engine] {
+        &self.engines[..self.engines.len() - usize::from(self.link.is_some())]
     }
 
     /// Takes turns until nothing is left to do, and throws away or acknowledges the output to clients. Returns its number
@@ -151,8 +171,8 @@ impl World {
                     self.engines[from].handle_timers(NOW);
                     busy = true;
                 }
-                let others = if self.link.is_some() { 0 } else { self.engines.len() };
-                for to in 0..others {
+                let shards = self.shards().len();
+                for to in 0..if from < shards { shards } else { 0 } {
                     if let Some(batch) = self.engines[from].take_batch(ShardId(to as u16)) {
                         self.engines[to].cluster().begin_matching();
                         let taken = self.engines[to].cluster().handle_batch(NOW, batch);
@@ -173,8 +193,8 @@ impl World {
         let mut written = 0;
         while let Some(key) = self.engines[shard].outputs().pop_dirty() {
             ids.clear();
-            if let Some(link) = self.link.filter(|link| link[shard] == key) {
-                self.carry(shard, link, ids);
+            if let Some(to) = self.link.and_then(|link| link.other_end(shard, key)) {
+                self.carry((shard, key), to, ids);
                 *busy = true;
                 continue;
             }
@@ -201,9 +221,9 @@ impl World {
 
 impl World {
     /// Carries the bytes of one end of the connection between orchestrator and broker to the other end.
-    fn carry(&mut self, from: usize, link: [ConnectionKey; 2], bytes: &mut Vec<u8>) {
+    fn carry(&mut self, (from, key): (usize, ConnectionKey), (to, other): (usize, ConnectionKey), bytes: &mut Vec<u8>) {
         let engine = &mut self.engines[from];
-        while let Some(output) = engine.output(link[from]).filter(|output| !output.is_empty()) {
+        while let Some(output) = engine.output(key).filter(|output| !output.is_empty()) {
             let mut slices = [std::io::IoSlice::new(&[]); 16];
             let count = output.slices(&mut slices);
             let before = bytes.len();
@@ -212,10 +232,10 @@ impl World {
             }
             let taken = bytes.len() - before;
             output.advance(taken);
-            engine.outputs().handle_written(NOW, link[from]);
+            engine.outputs().handle_written(NOW, key);
         }
         for part in bytes.chunks(READ) {
-            self.engines[1 - from].handle_input(NOW, link[1 - from], part);
+            self.engines[to].handle_input(NOW, other, part);
         }
     }
 }
@@ -323,11 +343,12 @@ fn main() {
         burst: BURST,
         change: |_| {},
     };
-    let through_to = |name, topic, clients, burst, qos| Scenario {
-        place: Place::Orchestrator,
+    let through_shards = |name, shards, topic, clients, burst, qos| Scenario {
+        place: Place::Orchestrator(shards),
         burst,
         ..scenario(name, 1, clients, clients, topic, topic, qos)
     };
+    let through_to = |name, topic, clients, burst, qos| through_shards(name, 1, topic, clients, burst, qos);
     let through = |name, burst, qos| through_to(name, each, 50, burst, qos);
     let with = |name, base: Scenario, change| Scenario { name, change, ..base };
     let scenarios = [
@@ -369,12 +390,16 @@ fn main() {
         through("orchestrator, fifty pairs, QoS 2", 20, QoS::ExactlyOnce),
         through("orchestrator, 50 bursts", 1000, QoS::AtMostOnce),
         through("orchestrator, 50 bursts, QoS 1", 1000, QoS::AtLeastOnce),
+        through_shards("orchestrator, 2 shards, fifty pairs", 2, each, 50, 20, QoS::AtMostOnce),
+        through_shards("orchestrator, 2 shards, fifty pairs, QoS 1", 2, each, 50, 20, QoS::AtLeastOnce),
+        through_shards("orchestrator, 2 shards, 50 bursts", 2, each, 50, 1000, QoS::AtMostOnce),
+        through_shards("orchestrator, 2 shards, 50 bursts, QoS 1", 2, each, 50, 1000, QoS::AtLeastOnce),
     ];
     // `cargo bench -p tidegate-engine --bench messages -- NAME` runs one alone, to count its instructions.
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     for scenario in scenarios.iter().filter(|scenario| only.as_ref().is_none_or(|only| only == scenario.name)) {
         let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| run(scenario)).collect();
         rounds.sort_by(f64::total_cmp);
-        println!("{:37} {:7.1} ns per delivered message", scenario.name, rounds[ROUNDS / 2]);
+        println!("{:42} {:7.1} ns per delivered message", scenario.name, rounds[ROUNDS / 2]);
     }
 }

@@ -68,9 +68,9 @@ impl FleetCalls<'_> {
         Ok((further, len))
     }
 
-    /// Takes a message as nearly all are: not retained, with an id and nothing else, to a known topic whose subscribers are
-    /// sessions of this shard, while no partition moves. Returns false, without any effect, for another message. Apart from
-    /// [`FleetCalls::receive_any`], whose many cases cost each message 300 instructions. `last` is the route of the last
+    /// Takes a message as nearly all are: not retained, with an id and nothing else, to a known topic, while no partition
+    /// moves. Returns false, without any effect, for another message. Apart from [`FleetCalls::receive_any`], whose many
+    /// cases cost each message 300 instructions. `last` is the route of the last
     /// message, which nearly all messages of a busy topic share with the one before.
     #[expect(clippy::inline_always, reason = "a separate call costs each message of a broker 30 instructions")]
     #[inline(always)]
@@ -98,8 +98,8 @@ impl FleetCalls<'_> {
         };
         let (Some(id), Some(slot)) = (id, slot) else { return Ok(false) };
         *last = Some((raw.topic, slot));
-        let (topic, route) = engine.router.cache.get(slot);
-        if !route.is_local() || engine.state.settings.is_kept_from_brokers(topic) {
+        let topic = engine.router.cache.get(slot).0;
+        if engine.state.settings.is_kept_from_brokers(topic) {
             return Ok(false);
         }
         let unacknowledged = if raw.packet_id.is_some() {
@@ -116,27 +116,68 @@ impl FleetCalls<'_> {
         if unacknowledged.is_some() && id.origin == links.origin {
             from.last_own = from.last_own.max(id.number);
         }
-        if links.settlement.seen.insert(&id) {
-            let (qos, payload) = (raw.qos, raw.payload);
-            let mut publication =
-                Publication::new(TenantId::DEFAULT, topic, qos, false, &[], Millis::NEVER, payload, id.publisher);
-            publication.priority = engine.router.cache.traits(slot).priority.level(&[]);
-            let source = Source::publisher_here(engine.links.place.shard, now, Some(session), key, None);
-            let targets = route.targets();
-            reach!(engine).dispatch_local(now, route, targets, &mut publication, &source);
-            if let Some(share) = engine.turn_share.charge(now, targets.len(), &engine.state) {
-                parking!(engine).wait_for_next_turn(now, key, share);
-            }
+        let waits = if links.settlement.seen.insert(&id) {
+            self.deliver_plain(now, (key, session), slot, raw, &id)
         } else {
             from.counters.duplicates += 1;
-        }
+            0
+        };
+        let engine = &mut *self.engine;
         let (state, layouts, links) = (&mut engine.state, &mut engine.layouts, &mut engine.broker_links);
         links.settlement.note_come(now, state, layouts, &mut links.brokers, Some(&id));
-        let is_confirming = links.is_confirming();
-        if unacknowledged.is_some() && (is_confirming || !Gathered(&mut engine.state).gather(key, raw, mark)) {
-            answering!(engine).answer_publish(now, key, raw, (Ok(ReasonCode::Success), None), 0, mark);
+        let is_open = waits > 0 || links.is_confirming();
+        if unacknowledged.is_some() && (is_open || !Gathered(&mut engine.state).gather(key, raw, mark)) {
+            answering!(engine).answer_publish(now, key, raw, (Ok(ReasonCode::Success), None), waits, mark);
         }
         Ok(true)
+    }
+
+    /// Delivers a plain message that has not come before; returns how many confirmations its acknowledgement waits for.
+    #[expect(clippy::inline_always, reason = "a separate call costs each message of a broker 30 instructions")]
+    #[inline(always)]
+    fn deliver_plain(
+        &mut self,
+        now: Now,
+        (key, session): (ConnectionKey, SessionKey),
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        id: &MessageId,
+    ) -> u32 {
+        let engine = &mut *self.engine;
+        let (topic, route) = engine.router.cache.get(slot);
+        if !route.is_local() {
+            return self.deliver_beyond(now, (key, session), slot, raw, id);
+        }
+        let (qos, payload) = (raw.qos, raw.payload);
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, topic, qos, false, &[], Millis::NEVER, payload, id.publisher);
+        publication.priority = engine.router.cache.traits(slot).priority.level(&[]);
+        let source = Source::publisher_here(engine.links.place.shard, now, Some(session), key, None);
+        let targets = route.targets();
+        reach!(engine).dispatch_local(now, route, targets, &mut publication, &source);
+        if let Some(share) = engine.turn_share.charge(now, targets.len(), &engine.state) {
+            parking!(engine).wait_for_next_turn(now, key, share);
+        }
+        0
+    }
+
+    /// Delivers a plain message to groups and other shards as well.
+    #[inline(never)]
+    fn deliver_beyond(
+        &mut self,
+        now: Now,
+        (key, session): (ConnectionKey, SessionKey),
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        id: &MessageId,
+    ) -> u32 {
+        let ticket = raw.packet_id.map(|_| self.engine.state.connections.next_ticket(key));
+        let given = Given { properties: &[], expires_at: Millis::NEVER, retain: false };
+        let waits = self.give_out(now, (key, session, ticket), (TenantId::DEFAULT, slot), raw, &given, Some(*id));
+        if let Some(packet_id) = raw.packet_id.filter(|_| waits > 0) {
+            self.engine.broker_links.settlement.begin_confirming(&mut self.engine.state, key, packet_id, id);
+        }
+        waits
     }
 
     /// Takes any message of a broker.
@@ -309,13 +350,36 @@ impl FleetCalls<'_> {
         if retain && !publishing!(self.engine).takes_over(now, raw, (properties, expires_at), id) && kept_there {
             return Ok(0);
         }
-        let publisher = id.map_or(0, |id| id.publisher);
         if !kept_there
             && self.engine.handover.concerns(id.as_ref())
             && self.attend_moves(now, slot, raw, (properties, expires_at, retain), id.as_ref())
         {
             return Ok(0);
         }
+        Ok(self.give_out(
+            now,
+            (key, session, ticket),
+            (tenant, slot),
+            raw,
+            &Given { properties, expires_at, retain },
+            id,
+        ))
+    }
+
+    /// Gives a message of a broker to the sessions and groups of this shard, and to other shards; returns how many
+    /// confirmations its acknowledgement waits for.
+    #[expect(clippy::inline_always, reason = "a separate call costs each message of a broker 30 instructions")]
+    #[inline(always)]
+    fn give_out(
+        &mut self,
+        now: Now,
+        (key, session, ticket): (ConnectionKey, SessionKey, Option<Ticket>),
+        (tenant, slot): (TenantId, RouteSlot),
+        raw: &RawPublish<'_>,
+        &Given { properties, expires_at, retain }: &Given<'_>,
+        id: Option<MessageId>,
+    ) -> u32 {
+        let (kept_there, publisher) = (raw.retain, id.map_or(0, |id| id.publisher));
         let (topic, route) = self.engine.router.cache.get(slot);
         let mut publication =
             Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
@@ -323,14 +387,7 @@ impl FleetCalls<'_> {
         publication.retain_is_done = retain;
         publication.version = id.filter(|_| retain && !kept_there).map_or(0, |id| id.version());
         publication.from_retained = kept_there;
-        let source = Source {
-            session: Some(session),
-            connection: Some(key),
-            origin: self.engine.links.place.shard,
-            ticket,
-            entered_at: now.monotonic,
-            hops: 0,
-        };
+        let source = Source::publisher_here(self.engine.links.place.shard, now, Some(session), key, ticket);
         let deliveries = route.targets().len();
         let done = reach!(self.engine).dispatch_first(now, route, usize::MAX, &mut publication, &source);
         if kept_there {
@@ -342,7 +399,7 @@ impl FleetCalls<'_> {
         if done.full != 0 {
             parking!(self.engine).wait_for_links(now, key, done.full);
         }
-        Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+        if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 }
     }
 
     /// Notes a message for partitions that move; returns whether they alone want it.
@@ -376,6 +433,13 @@ impl FleetCalls<'_> {
         // Each broker has its own `$SYS`, and so has this process.
         is_own_topic(topic)
     }
+}
+
+/// A message of a broker as its receivers get it, as far as it differs from the packet.
+struct Given<'a> {
+    properties: &'a [u8],
+    expires_at: Millis,
+    retain: bool,
 }
 
 /// Whether there is room for a message that may have to wait for other members of the cluster. Messages of QoS 0 to be

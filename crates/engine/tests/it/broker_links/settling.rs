@@ -55,6 +55,9 @@ fn a_returned_message_stays_stored_until_all_shards_have_it() {
         let subscriber = world.connect(v5(&world.name_on(1, "s")).clean(false).expiry(u32::MAX));
         subscriber.subscribe("t", ExactlyOnce);
         let publisher = world.connect(v5(&world.name_on(0, "p")));
+        // The receivers of further messages are known by the topic.
+        publisher.publish(message("t", "0").qos(qos));
+        subscriber.expect_publish("t", "0");
         world.hold(0, 1);
         publisher.publish(message("t", "1").qos(qos));
         world.run();
