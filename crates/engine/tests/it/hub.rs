@@ -67,7 +67,7 @@ fn only_the_hub_gets_the_publisher_of_a_message() {
 }
 
 #[test]
-fn messages_that_a_full_queue_drops_are_counted_for_their_pipeline() {
+fn drops_of_a_full_queue_are_counted_for_their_pipeline() {
     let bounded = |settings: &mut Settings| {
         with_hub(settings);
         let (policy, max_messages) = (OverflowPolicy::DropOldest, Some(2));

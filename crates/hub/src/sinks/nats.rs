@@ -37,11 +37,11 @@ pub(super) struct NatsSink {
     settings: NatsSettings,
     ids: Ids,
     runtime: Runtime,
-    open: Option<Open>,
+    open: Option<StreamConnection>,
 }
 
 /// A connection.
-struct Open {
+struct StreamConnection {
     context: jetstream::Context,
     /// The first message that the server does not take for want of rights. It has no other answer.
     denials: Receiver<String>,
@@ -81,7 +81,7 @@ impl NatsSink {
     }
 }
 
-async fn connect(settings: &NatsSettings) -> Result<Open, SinkError> {
+async fn connect(settings: &NatsSettings) -> Result<StreamConnection, SinkError> {
     let (tell, denials) = channel(1);
     let of_record = format!("{DENIED}{}.", settings.subject);
     let options = crate::nats::options(&settings.url).event_callback(move |event| {
@@ -101,7 +101,7 @@ async fn connect(settings: &NatsSettings) -> Result<Open, SinkError> {
         ..stream::Config::default()
     };
     context.get_or_create_stream(config).await.map_err(SinkError::away)?;
-    Ok(Open { context, denials })
+    Ok(StreamConnection { context, denials })
 }
 
 /// The subject of a topic: levels with points between them, and `_` for characters that subjects may not have.
@@ -146,11 +146,11 @@ async fn publish(
 
 /// Publishes a batch, until the server denies one of its subjects.
 async fn publish_or_be_denied(
-    open: &mut Open,
+    open: &mut StreamConnection,
     place: (&NatsSettings, &Ids),
     batch: &[Arc<Record>],
 ) -> Result<(), SinkError> {
-    let Open { context, denials } = open;
+    let StreamConnection { context, denials } = open;
     let mut published = pin!(publish(context, place, batch));
     let either = std::future::poll_fn(|task| match (published.as_mut().poll(task), denials.poll_recv(task)) {
         (Poll::Pending, Poll::Ready(Some(why))) => Poll::Ready(Err(SinkError::Refused(why))),

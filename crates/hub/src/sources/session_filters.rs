@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// A question to the broker.
+type Ask = dyn Fn(&str) -> Vec<String> + Send + Sync;
+
 /// Finds the filters of a session by its client id.
 #[derive(Clone)]
-pub struct SessionFilters(Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>);
+pub struct SessionFilters(Arc<Ask>);
 
 impl SessionFilters {
     /// Asks the broker in this way, which may wait for a bounded time. Without an answer there are none.
