@@ -407,19 +407,21 @@ section! {
         on_missing: OnMissing = OnMissing::Null, in Kind::OneOf(<OnMissing as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
-        /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step. Functions of text:
-        /// `lower`, `upper`, `trim`, `ltrim`, `rtrim`, `reverse`, `strlen`, `substr` (counted from 0), `concat`, `replace`,
-        /// `split`, `tokens`, `join_to_string`, `find`, `pad`, `rm_prefix`, `ascii`, `contains`, `starts_with`, `ends_with`,
-        /// `str`, `float2str`, `sha`, `sha256`, with the pattern in quotes `regex_match`, `regex_extract`, `regex_replace`; of
-        /// numbers: `abs`, `ceil`, `floor`, `round`, `sqrt`, `power`, `mod`, `exp`, `ln`, `log2`, `log10`, `sin`, `cos`, `tan`
-        /// (with `a` before and `h` behind, too), `greatest`, `least`, `int`, `float`, `bool`, `bitand`, `bitor`, `bitxor`,
-        /// `bitnot`, `bitsl`, `bitsr`; of arrays and objects: `length`, `nth`, `first`, `last`, `sublist`, `map_get`,
-        /// `map_put`, `map_keys`, `map_values`, `map_to_entries`, `json_encode`, `json_decode`; of tables: `lookup`; of null
-        /// and kinds: `coalesce`, `nullif`, `is_null`, `is_not_null`, `is_empty`, `is_str`, `is_num`, `is_int`, `is_float`,
-        /// `is_bool`, `is_array`, `is_map`; of time and bytes: `now`, `now_timestamp`, `unix_ts_to_rfc3339` (UTC),
-        /// `rfc3339_to_unix_ts`, in `second`, `millisecond`, `microsecond`, `nanosecond`; `format_date('second', '+08:00',
-        /// '%Y-%m-%d %H:%M:%S', timestamp)`, `date_to_unix_ts`, `bin2hexstr`, `hexstr2bin`, `base64_encode`, `base64_decode`. With `every` there are `count`,
-        /// `sum`, `min`, `max`, `avg`, `first_value`, `last_value`.
+        /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step. Functions of
+        /// text: `lower`, `upper`, `trim`, `ltrim`, `rtrim`, `reverse`, `strlen`, `substr` (counted from 0), `concat`,
+        /// `replace`, `split`, `tokens`, `join_to_string`, `find`, `pad`, `rm_prefix`, `ascii`, `contains`,
+        /// `starts_with`, `ends_with`, `str`, `float2str`, `sprintf`, `md5`, `sha`, `sha256`, `uuid_v4` (the same when
+        /// the message comes again), with the pattern in quotes `regex_match`, `regex_extract`, `regex_replace`; of
+        /// numbers: `abs`, `ceil`, `floor`, `round`, `sqrt`, `power`, `mod`, `exp`, `ln`, `log2`, `log10`, `sin`,
+        /// `cos`, `tan` (with `a` before and `h` behind, too), `greatest`, `least`, `int`, `float`, `bool`, `bitand`,
+        /// `bitor`, `bitxor`, `bitnot`, `bitsl`, `bitsr`; of arrays and objects: `length`, `nth`, `first`, `last`,
+        /// `sublist`, `map_get`, `map_put`, `map_keys`, `map_values`, `map_to_entries`, `json_encode`, `json_decode`;
+        /// of tables: `lookup`; of null and kinds: `coalesce`, `nullif`, `is_null`, `is_not_null`, `is_empty`,
+        /// `is_str`, `is_num`, `is_int`, `is_float`, `is_bool`, `is_array`, `is_map`; of time and bytes: `now`,
+        /// `now_timestamp`, `unix_ts_to_rfc3339` (UTC), `rfc3339_to_unix_ts`, in `second`, `millisecond`,
+        /// `microsecond`, `nanosecond`; `format_date('second', '+08:00', '%Y-%m-%d %H:%M:%S', timestamp)`,
+        /// `date_to_unix_ts`, `bin2hexstr`, `hexstr2bin`, `base64_encode`, `base64_decode`. With `every` there are
+        /// `count`, `sum`, `min`, `max`, `avg`, `first_value`, `last_value`.
         sql: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// The length of windows: `sql` makes one record of all messages that the broker took within this time, or with GROUP
         /// BY one of each group, by `count`, `sum`, `min`, `max`, `avg`, `first_value` and `last_value`. See

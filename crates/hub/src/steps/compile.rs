@@ -326,8 +326,9 @@ fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepErro
         return regex(expr, &name, arguments(expr, &name, call, scope)?);
     }
     let Some(function) = Function::of_name(&name) else {
-        let near = Function::nearest(&name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        return Err(refuse(expr, format!("there is no function `{name}`{near}")));
+        let near = || Function::nearest(&name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let hint = instead_of(&name).map_or_else(near, |instead| format!(": {instead}"));
+        return Err(refuse(expr, format!("there is no function `{name}`{hint}")));
     };
     let arguments = arguments(expr, &name, call, scope)?;
     function.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
@@ -336,6 +337,18 @@ fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepErro
         Unit::of(unit).map_err(|error| refuse(expr, error.to_string()))?;
     }
     Ok(Node::Call(function, arguments))
+}
+
+/// The place of a function of EMQX that is not one here.
+fn instead_of(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "jq" => "write a path such as `payload.list[1].temp`, FOREACH for each element of a list, or CEL in `set`",
+        "schema_decode" | "schema_encode" | "schema_check" => {
+            "the key `schema` of the pipeline decodes and checks payloads"
+        }
+        "kv_store_get" | "proc_dict_get" => "`lookup` reads a row of the key `tables`",
+        _ => return None,
+    })
 }
 
 /// A function over the messages of a window.

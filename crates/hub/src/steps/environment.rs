@@ -1,6 +1,6 @@
 //! The environment of expressions: a message, its payload, and the time.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub(crate) struct Environment<'a> {
     pub(super) item: Value,
     /// Values of columns that others name, by the numbers of the columns.
     pub(super) columns: RefCell<Vec<Option<Rc<Value>>>>,
+    /// Identifiers that were made for the message.
+    pub(super) uuids: Cell<u32>,
     /// The window whose record is made.
     pub(super) window: Option<WindowView>,
 }
@@ -48,6 +50,7 @@ impl<'a> Environment<'a> {
             payload: OnceCell::new(),
             item: Value::Null,
             columns: RefCell::default(),
+            uuids: Cell::default(),
             window: None,
         }
     }

@@ -88,6 +88,11 @@ pub enum ComputeError {
     /// A text is no time.
     #[error("`{0}` is no time such as 2026-01-02T03:04:05Z")]
     NotTime(String),
+    /// A form of `sprintf` does not fit its values.
+    #[error(
+        "`{0}` is no form for these values: `sprintf` knows ~s, ~p, ~w, ~b, ~f, ~.2f, ~n and ~~, with a value for each"
+    )]
+    NotForm(String),
     /// A text is no zone of time.
     #[error("`{0}` is no zone: write '+08:00', 'Z', or a number of seconds")]
     NotZone(String),

@@ -16,6 +16,8 @@ pub(super) struct Foreach {
     pub(super) list: Vec<TokenWithSpan>,
     /// The name of the element.
     pub(super) item: String,
+    /// Fields before the list, with the names that they have behind DO and INCASE.
+    pub(super) fields: Vec<(String, Vec<TokenWithSpan>)>,
     /// The condition of an element.
     pub(super) condition: Option<Vec<TokenWithSpan>>,
     /// Whether there is a DO.
@@ -49,6 +51,31 @@ fn find(tokens: &[TokenWithSpan], words: &[&str]) -> Option<usize> {
     })
 }
 
+/// The first comma outside of brackets.
+fn find_comma(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut open = 0_usize;
+    tokens.iter().position(|token| {
+        match token.token {
+            Token::LParen | Token::LBracket => open += 1,
+            Token::RParen | Token::RBracket => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open == 0 && token.token == Token::Comma
+    })
+}
+
+/// Takes the name behind AS off an expression.
+fn name_of(tokens: &mut Vec<TokenWithSpan>) -> Result<Option<String>, StepError> {
+    let Some(at) = find(tokens, &["as"]) else { return Ok(None) };
+    match tokens.split_off(at).as_slice() {
+        [_, TokenWithSpan { token: Token::Word(name), .. }] => Ok(Some(name.value.clone())),
+        named => {
+            let place = named.first().and_then(|token| At::of(token.span));
+            Err(StepError::new("AS needs the name of an element").at(place))
+        }
+    }
+}
+
 impl Foreach {
     /// Takes a statement without blanks apart.
     ///
@@ -62,21 +89,19 @@ impl Foreach {
         let rest = tokens.split_off(from);
         let condition = find(&tokens, &["incase"]).map(|at| tokens.split_off(at).split_off(1));
         let columns = find(&tokens, &["do"]).map(|at| tokens.split_off(at).split_off(1));
-        let item = match find(&tokens, &["as"]) {
-            None => ITEM.to_owned(),
-            Some(at) => match tokens.split_off(at).as_slice() {
-                [_, TokenWithSpan { token: Token::Word(name), .. }] => name.value.clone(),
-                named => {
-                    let place = named.first().and_then(|token| At::of(token.span));
-                    return Err(StepError::new("AS needs the name of an element").at(place));
-                }
-            },
-        };
+        let mut fields = Vec::new();
+        while let Some(comma) = find_comma(&tokens) {
+            let rest = tokens.split_off(comma + 1);
+            tokens.pop();
+            let name = name_of(&mut tokens)?.unwrap_or_default();
+            fields.push((name, std::mem::replace(&mut tokens, rest)));
+        }
+        let item = name_of(&mut tokens)?.unwrap_or_else(|| ITEM.to_owned());
         let made = |token: Token| TokenWithSpan::new(token, Span::empty());
         let has_columns = columns.is_some();
         let mut select = vec![made(Token::make_keyword("SELECT"))];
         select.extend(columns.unwrap_or_else(|| vec![made(Token::Mul)]));
         select.extend(rest);
-        Ok(Self { list: tokens, item, condition, has_columns, select })
+        Ok(Self { list: tokens, item, fields, condition, has_columns, select })
     }
 }

@@ -2,13 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::digest;
 use serde_json::{Value, json};
 
 use super::dates;
+use super::digests::{md5, sha1, sha256, uuid};
 use super::environment::Environment;
 use super::error::{ArityError, ComputeError, MAX_RESULT};
-use super::texts::{bounded, decimal, find, hexadecimal, join, pad, split, text_of_digits, tokens};
+use super::texts::{bounded, decimal, find, hexadecimal, join, pad, split, sprintf, text_of_digits, tokens};
 use super::unit::{MILLISECOND, Unit};
 use super::values::{element, number_of, order, real, text_of, whole};
 use crate::format::json as read_json;
@@ -111,8 +111,12 @@ functions! {
     FromRfc3339 1 2 "rfc3339_to_unix_ts";
     FormatDate 4 4 "format_date";
     ReadDate 3 4 "date_to_unix_ts";
+    Md5 1 1 "md5";
     Sha1 1 1 "sha";
     Sha256 1 1 "sha256";
+    Uuid 0 0 "uuid_v4";
+    UuidDigits 0 0 "uuid_v4_no_hyphen";
+    Sprintf 1 16 "sprintf" "sprintf_s";
     JsonEncode 1 1 "json_encode";
     JsonDecode 1 1 "json_decode";
     Base64Encode 1 1 "base64_encode";
@@ -157,6 +161,9 @@ impl Function {
         match self {
             Self::Coalesce => return Ok(values.into_iter().find(|value| !value.is_null()).unwrap_or_default()),
             Self::Concat => return joined(&values),
+            Self::Sprintf => return sprintf(&values),
+            Self::Uuid => return Ok(uuid(environment, "-").into()),
+            Self::UuidDigits => return Ok(uuid(environment, "").into()),
             Self::Greatest | Self::Least => return Ok(extreme(self == Self::Greatest, values)),
             Self::Now => return Ok(Value::String(rfc3339(environment.now))),
             Self::NowTimestamp => {
@@ -302,8 +309,9 @@ impl Function {
             Self::Ascii => text.chars().next().map(u32::from).into(),
             Self::ToHex => bounded(hexadecimal(text.as_bytes()))?,
             Self::OfHex => text_of_digits(&text)?,
-            Self::Sha1 => hash(&digest::SHA1_FOR_LEGACY_USE_ONLY, &text),
-            Self::Sha256 => hash(&digest::SHA256, &text),
+            Self::Md5 => md5(&text).into(),
+            Self::Sha1 => sha1(&text).into(),
+            Self::Sha256 => sha256(&text).into(),
             Self::FromRfc3339 => Unit::of(second)?.value(nanoseconds_of(&text).ok_or(ComputeError::NotTime(text))?)?,
             Self::Str => Value::String(text),
             Self::Bool => match text.to_lowercase().as_str() {
@@ -432,11 +440,6 @@ fn put_at(object: &mut Value, name: &str, value: Value) {
         Value::Object(fields) if is_whole => drop(fields.insert(name.to_owned(), value)),
         place => *place = value,
     }
-}
-
-/// The hash of a text as hexadecimal digits.
-fn hash(how: &'static digest::Algorithm, text: &str) -> Value {
-    hexadecimal(digest::digest(how, text.as_bytes()).as_ref()).into()
 }
 
 /// A Unix time as text. Without a unit a large number is in milliseconds.

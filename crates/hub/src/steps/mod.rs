@@ -13,6 +13,7 @@ mod compile;
 mod dates;
 mod decoder;
 mod dialect;
+mod digests;
 mod environment;
 mod error;
 mod foreach;

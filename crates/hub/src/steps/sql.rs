@@ -59,6 +59,8 @@ pub(crate) struct Sql {
 /// The FOREACH of a statement.
 #[derive(Debug)]
 struct Each {
+    /// Named fields before the list.
+    fields: Vec<Arc<Alias>>,
     list: Node,
     /// INCASE.
     condition: Option<Node>,
@@ -100,7 +102,7 @@ impl Sql {
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
         let tokens = known(tokens.map_err(|error| syntax(text, &ParserError::from(error)))?);
         if !is_foreach(&tokens) {
-            let sql = Self::of_query(&statement(text, tokens)?, of_message, is_windowed)?;
+            let sql = Self::of_query(&statement(text, tokens)?, of_message, is_windowed, &Aliases::default())?;
             // The parser takes a SELECT without columns, whose records would be empty.
             if sql.select.is_empty() {
                 return Err(StepError::new("SELECT names no field: name some, or `*`").at(At::point(1, 1)));
@@ -114,17 +116,24 @@ impl Sql {
         }
         let foreach = Foreach::new(tokens)?;
         let scope = of_message.of_item(&foreach.item);
-        let list = compile(&expression(text, foreach.list)?, of_message)?;
-        let condition = foreach.condition.map(|tokens| compile(&expression(text, tokens)?, scope)).transpose()?;
-        let mut sql = Self::of_query(&statement(text, foreach.select)?, scope, false)?;
+        let aliases = Aliases::default();
+        let mut fields = Vec::new();
+        for (name, tokens) in foreach.fields {
+            let node = compile(&expression(text, tokens)?, of_message.naming(&aliases))?;
+            fields.push(aliases.add(&name, node));
+        }
+        let list = compile(&expression(text, foreach.list)?, of_message.naming(&aliases))?;
+        let in_scope = |tokens| compile(&expression(text, tokens)?, scope.naming(&aliases));
+        let condition = foreach.condition.map(in_scope).transpose()?;
+        let mut sql = Self::of_query(&statement(text, foreach.select)?, scope, false, &aliases)?;
         if !foreach.has_columns {
             sql.select = vec![Column::Item(foreach.item.as_str().into())];
         }
-        sql.each = Some(Each { list, condition });
+        sql.each = Some(Each { fields, list, condition });
         Ok(sql)
     }
 
-    fn of_query(query: &Query, scope: Scope<'_>, is_windowed: bool) -> Result<Self, StepError> {
+    fn of_query(query: &Query, scope: Scope<'_>, is_windowed: bool, aliases: &Aliases) -> Result<Self, StepError> {
         let has_more = query.with.is_some()
             || query.order_by.is_some()
             || query.limit_clause.is_some()
@@ -139,10 +148,9 @@ impl Sql {
             return Err(StepError::new(message).at(At::of(query.span())));
         };
         let aggregates = Aggregates::default();
-        let aliases = Aliases::default();
-        let row_scope = if is_windowed { scope.of_window(&aggregates) } else { scope }.naming(&aliases);
+        let row_scope = if is_windowed { scope.of_window(&aggregates) } else { scope }.naming(aliases);
         let columns: Result<Vec<_>, _> =
-            select.projection.iter().map(|item| column(item, row_scope, &aliases)).collect();
+            select.projection.iter().map(|item| column(item, row_scope, aliases)).collect();
         let columns = columns?;
         if is_windowed && columns.iter().any(|column| matches!(column, Column::All)) {
             let message = "`*` is of one message: name the fields of a window, such as `count(*) AS messages`";
@@ -150,7 +158,7 @@ impl Sql {
         }
         // The columns of a FOREACH are of each element, and its WHERE is of the message.
         let condition_scope = scope.of_message();
-        let condition_scope = if scope.has_item() { condition_scope } else { condition_scope.naming(&aliases) };
+        let condition_scope = if scope.has_item() { condition_scope } else { condition_scope.naming(aliases) };
         let of_message = |expr: &Expr| compile(expr, condition_scope);
         let condition = select.selection.as_ref().map(of_message).transpose()?;
         let group = group.iter().map(of_message).collect::<Result<_, _>>()?;
@@ -164,7 +172,10 @@ impl Sql {
             Column::All | Column::Item(_) => None,
             Column::Value { column, .. } => Some(&column.node),
         });
-        let each = self.each.iter().flat_map(|each| std::iter::once(&each.list).chain(&each.condition));
+        let each = self.each.iter().flat_map(|each| {
+            let fields = each.fields.iter().map(|field| &field.node);
+            fields.chain(std::iter::once(&each.list)).chain(&each.condition)
+        });
         columns.chain(&self.condition).chain(each).chain(&self.group).for_each(|node| node.look(wanted));
         self.aggregates.look(wanted);
     }

@@ -191,6 +191,10 @@ fn functions_give_what_emqx_says() {
         ("unix_ts_to_rfc3339(-1, 'second')", json!("1969-12-31T23:59:59.000Z")),
         ("sha256('')", json!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")),
         ("sha('')", json!("da39a3ee5e6b4b0d3255bfef95601890afd80709")),
+        ("md5('')", json!("d41d8cd98f00b204e9800998ecf8427e")),
+        ("sprintf('hello ~s~n', 'steve')", json!("hello steve\n")),
+        ("sprintf_s('~p: ~b of ~.2f ~~ ~f', 'a', 7.9, 2.5, 1)", json!("a: 7 of 2.50 ~ 1.000000")),
+        ("sprintf('none')", json!("none")),
         (r"regex_match(payload.s, '^\s\w+\s$')", json!(true)),
         ("regex_replace('a1b22', '[0-9]+', '-')", json!("a-b-")),
         ("regex_extract('id=7;x', 'id=([0-9]+);(y?)')", json!(["7", ""])),
@@ -200,6 +204,21 @@ fn functions_give_what_emqx_says() {
         ("9223372036854775807 + 1", json!(9.223_372_036_854_776e18)),
     ] {
         assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn an_identifier_stays_when_its_message_comes_again() {
+    let made = || select("SELECT uuid_v4() AS a, uuid_v4() AS b, uuid_v4_no_hyphen() AS c FROM 't'", "t", &json!(1));
+    let row = made().unwrap().unwrap();
+    let texts: Vec<&str> = ["a", "b", "c"].iter().filter_map(|name| row[*name].as_str()).collect();
+    assert_eq!(texts.iter().map(|text| text.len()).collect::<Vec<_>>(), [36, 36, 32]);
+    assert_ne!(texts[0], texts[1]);
+    assert_eq!((&texts[0][14..15], texts[0].matches('-').count()), ("4", 4));
+    assert!("89ab".contains(&texts[0][19..20]), "{}", texts[0]);
+    assert_eq!(made().unwrap().unwrap(), row);
+    for wrong in ["'~s'", "'~q', 1", "'~.f', 1", "'~', 1", "'none', 1", "'~b', 'x'"] {
+        assert!(value(&format!("sprintf({wrong})"), &json!(1)).is_err(), "{wrong}");
     }
 }
 
@@ -355,6 +374,8 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("FOREACH payload.list AS s DO s.x AS x FROM 't' WHERE x > 1", Some((1, 54, 1)), "there is no `x`"),
         ("SELECT temp FROM 't'", Some((1, 8, 4)), "payload.temp"),
         ("SELECT uper(topic) AS x FROM 't'", Some((1, 8, 4)), "no function `uper`"),
+        ("SELECT jq('.a', payload) AS x FROM 't'", Some((1, 8, 2)), "no function `jq`: write a path"),
+        ("FOREACH payload.at AS, payload.list FROM 't'", None, "AS needs"),
         ("SELECT topic FROM 't'\nWHERE username = 'a'", Some((2, 7, 8)), "does not carry it"),
         ("SELECT topic FROM 'a/#/b'", None, "FROM"),
         ("SELECT topic", None, "no FROM"),
@@ -554,6 +575,11 @@ fn foreach_makes_a_record_of_each_element() {
     let words = json!({ "from": [{ "do": 1, "as": 2, "incase": 3 }] });
     let of_words = "FOREACH payload.from AS s DO s.do AS a, s.as AS b, s.from AS c INCASE s.incase = 3 FROM 't'";
     assert_eq!(each(of_words, &words).unwrap(), [own("m-1.1", r#"{"a":1,"b":2,"c":null}"#)]);
+    // As in EMQX the last field is the list.
+    let several = "FOREACH payload.at + 1 AS base, clientid, concat(topic, '!') AS label, payload.list AS s \
+                   DO base, label AS name, s.v + base AS v INCASE s.v > base FROM 't'";
+    let expected = [own("m-1.2", r#"{"base":6,"name":"t!","v":13}"#), own("m-1.3", r#"{"base":6,"name":"t!","v":15}"#)];
+    assert_eq!(each(several, &payload).unwrap(), expected);
     assert!(each("FOREACH payload.missing FROM 't'", &payload).unwrap().is_empty());
     assert!(each("FOREACH payload.list FROM 't' WHERE payload.at > 5", &payload).unwrap().is_empty());
     assert!(each("FOREACH payload.at FROM 't'", &payload).unwrap_err().contains("needs an array"));

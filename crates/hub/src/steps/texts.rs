@@ -1,5 +1,7 @@
 //! Functions of SQL that take texts apart and put them together, by the names and with the results that they have in EMQX.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 use super::error::{ComputeError, MAX_RESULT};
@@ -133,4 +135,36 @@ pub(super) fn decimal(number: f64, digits: f64) -> Value {
     let Some((whole, fraction)) = text.split_once('.') else { return text.into() };
     let fraction = fraction.trim_end_matches('0');
     format!("{whole}.{}", if fraction.is_empty() { "0" } else { fraction }).into()
+}
+
+/// `sprintf('~s has ~.2f', name, number)`, in the forms of Erlang that EMQX has.
+pub(super) fn sprintf(values: &[Value]) -> Result<Value, ComputeError> {
+    let Some((form, values)) = values.split_first() else { return Ok(Value::Null) };
+    let form = text_of(form);
+    let wrong = || ComputeError::NotForm(form.clone());
+    let (mut out, mut values, mut rest) = (String::new(), values.iter(), form.as_str());
+    while let Some((before, behind)) = rest.split_once('~') {
+        out.push_str(before);
+        let digits = behind.strip_prefix('.').map(|digits| digits.trim_start_matches(|one: char| one.is_ascii_digit()));
+        let behind_digits = digits.unwrap_or(behind);
+        let precision = behind[..behind.len() - behind_digits.len()].strip_prefix('.').map(str::parse);
+        let precision: Option<usize> = precision.transpose().map_err(|_| wrong())?;
+        let mut control = behind_digits.chars();
+        let letter = control.next().ok_or_else(wrong)?;
+        let mut value = || values.next().ok_or_else(wrong);
+        match letter {
+            '~' => out.push('~'),
+            'n' => out.push('\n'),
+            's' | 'p' | 'w' if precision.is_none() => out.push_str(&text_of(value()?)),
+            'b' | 'B' | 'd' if precision.is_none() => drop(write!(out, "{:.0}", number_of(value()?)?.trunc())),
+            'f' => drop(write!(out, "{:.*}", precision.unwrap_or(6).min(MAX_DIGITS), number_of(value()?)?)),
+            _ => return Err(wrong()),
+        }
+        if out.len() > MAX_RESULT {
+            return Err(ComputeError::TooLong);
+        }
+        rest = control.as_str();
+    }
+    out.push_str(rest);
+    if values.next().is_some() { Err(wrong()) } else { bounded(out) }
 }
