@@ -31,13 +31,13 @@ class PipelineCase(unittest.TestCase):
         self.addCleanup(broker.close)
         return broker
 
-    def publish(self, broker, payloads):
+    def publish(self, broker, payloads, topic="plant/a/temp"):
         """Publishes at QoS 1 and waits for the acknowledgement of each."""
         client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5)
         client.max_queued_messages_set(0)
         client.connect("127.0.0.1", broker.port)
         client.loop_start()
-        for sent in [client.publish("plant/a/temp", json.dumps(payload), qos=1) for payload in payloads]:
+        for sent in [client.publish(topic, json.dumps(payload), qos=1) for payload in payloads]:
             sent.wait_for_publish(PATIENCE)
             self.assertTrue(sent.is_published())
         client.disconnect()

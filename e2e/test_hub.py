@@ -139,6 +139,21 @@ class IntoPostgres(PipelineCase):
         self.wait(broker, lambda it: it["out"] == 1)
         self.assertEqual(self.postgres.ask("SELECT temp, clientid, added IS NOT NULL FROM readings"), [["7", "pump-7", "t"]])
 
+    def test_a_user_who_may_only_write_rows_stops_at_no_row(self):
+        """Since version 15 users may make no tables in `public`."""
+        self.postgres.start()
+        self.postgres.ask(
+            "CREATE TABLE readings (message_id text PRIMARY KEY, temp float); CREATE ROLE writer LOGIN;"
+            "GRANT SELECT, INSERT, UPDATE ON readings TO writer"
+        )
+        text = self.config.read_text(encoding="utf-8").replace("postgres://hub@", "postgres://writer@")
+        self.config.write_text(text.replace(", topic, clientid, timestamp", ""), encoding="utf-8")
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}, {"temp": 2, "note": "new"}, {"temp": 3}])
+        self.wait(broker, lambda it: (it["out"], it["failed"], it["waiting"]) == (2, 1, 0))
+        self.assertEqual(self.postgres.ask("SELECT temp FROM readings ORDER BY temp"), [["1"], ["3"]])
+        self.assertIn("no column for `note`", json.loads(self.dead.read_text(encoding="utf-8"))["dead_letter_reason"])
+
     def test_rows_come_over_tls_where_the_certificate_is_right(self):
         for name in ("ours", "other"):
             subprocess.run([BINARY, "cert", "dev", "--out", self.folder / name], check=True, capture_output=True)

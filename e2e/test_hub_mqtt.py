@@ -65,6 +65,27 @@ class IntoAnotherBroker(PipelineCase):
         other.subscribe()
         other.wait(self.kill_again_and_again(server=other))
 
+    def test_a_topic_without_rights_does_not_stop_the_others(self):
+        rights, dead = self.folder / "rights.toml", self.folder / "dead.ndjson"
+        rights.write_text(
+            "[[rule]]\nallow = false\ntopics = ['plant/secret/#']\n[[rule]]\nallow = true\ntopics = ['#']\n",
+            encoding="utf-8",
+        )
+        other = Broker("--set", f"access.rules_file={rights}")
+        self.addCleanup(other.close)
+        self.config.write_text(
+            f'[[sink]]\nname = "cloud"\nkind = "mqtt"\nurl = "mqtt://127.0.0.1:{other.port}"\n'
+            f'[[sink]]\nname = "dead"\nkind = "file"\npath = "{dead}"\n'
+            '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\nto = ["cloud"]\ndead_letter = "dead"\n',
+            encoding="utf-8",
+        )
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}])
+        self.publish(broker, [{"temp": 2}], "plant/secret/temp")
+        self.publish(broker, [{"temp": 3}])
+        self.wait(broker, lambda it: (it["out"], it["failed"], it["waiting"]) == (2, 1, 0))
+        self.assertIn("access rules do not allow it", json.loads(dead.read_text(encoding="utf-8"))["dead_letter_reason"])
+
 
 if __name__ == "__main__":
     unittest.main()

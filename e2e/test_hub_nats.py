@@ -21,8 +21,8 @@ class Nats:
         self.folder, self.port, self.process = folder, free_ports(1)[0], None
         test.addCleanup(self.stop)
 
-    def start(self):
-        command = [NATS, "-js", "-a", "127.0.0.1", "-p", str(self.port), "-sd", str(self.folder / "jetstream")]
+    def start(self, *more):
+        command = [NATS, "-js", "-a", "127.0.0.1", "-p", str(self.port), "-sd", str(self.folder / "jetstream"), *more]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             if "Server is ready" in line:
@@ -76,6 +76,34 @@ class IntoNats(PipelineCase):
         payloads, ids = nats.messages("READINGS")
         self.assertEqual(acknowledged - {payload["temp"] for payload in payloads}, set())
         self.assertEqual(len(set(ids)), len(ids), "within the time for duplicates")
+
+    def test_a_subject_without_rights_does_not_stop_the_others(self):
+        nats, dead = Nats(self, self.folder), self.folder / "dead.ndjson"
+        rights = self.folder / "rights.conf"
+        rights.write_text(
+            'authorization { users: [{ user: "reader", password: "r" }, { user: "hub", password: "h", '
+            'permissions: { publish: { deny: ["tidegate.plant.secret.>"] } } }] }\nno_auth_user: "reader"\n',
+            encoding="utf-8",
+        )
+        self.config.write_text(
+            f'[[sink]]\nname = "bus"\nkind = "nats"\nurl = "nats://hub:h@127.0.0.1:{nats.port}"\nstream = "READINGS"\n'
+            'retry_min = "50ms"\nretry_max = "200ms"\n'
+            f'[[sink]]\nname = "dead"\nkind = "file"\npath = "{dead}"\n'
+            '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\nto = ["bus"]\ndead_letter = "dead"\n'
+            "sql = \"SELECT payload.temp AS temp FROM 'plant/+/temp'\"\n",
+            encoding="utf-8",
+        )
+        nats.start("-c", str(rights))
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}])
+        self.publish(broker, [{"temp": 2}, {"temp": 3}], "plant/secret/temp")
+        self.publish(broker, [{"temp": 4}])
+        self.wait(broker, lambda it: (it["out"], it["failed"], it["waiting"]) == (2, 2, 0))
+        letters = [json.loads(line) for line in dead.read_text(encoding="utf-8").splitlines()]
+        self.assertEqual([letter["temp"] for letter in letters], [2, 3])
+        self.assertIn("Permissions Violation", letters[0]["dead_letter_reason"])
+        payloads, _ = nats.messages("READINGS")
+        self.assertEqual(sorted(payload["temp"] for payload in payloads), [1, 4])
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ mod log;
 #[cfg(feature = "pipelines")]
 mod message;
 #[cfg(feature = "pipelines")]
+mod nats;
+#[cfg(feature = "pipelines")]
 mod open_error;
 #[cfg(feature = "pipelines")]
 mod record;

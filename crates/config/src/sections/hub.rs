@@ -158,7 +158,7 @@ section! {
         /// The file (`file`, `sqlite`) or the folder (`history`), relative to where the broker is started.
         path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Where it is: `http://HOST/PATH` or `https://...` (`http`, `influxdb`), `mqtt://HOST:PORT` or `mqtts://...`
-        /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`),
+        /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://USER:PASSWORD@HOST:PORT` (`nats`),
         /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` (`redis`), `kafka://USER:PASSWORD@HOST:PORT,HOST:PORT` or
         /// `kafkas://...` (`kafka`), `amqp://USER:PASSWORD@HOST:PORT/VHOST` or `amqps://...` (`amqp`), `http://HOST:PORT`
         /// or `https://HOST` without the bucket (`s3`).

@@ -144,12 +144,13 @@ mod tests {
 
     #[test]
     fn the_status_says_whether_a_batch_comes_again() {
-        let (url, server) = serve(vec![500, 429, 401, 302, 400, 413, 200]);
+        let (url, server) = serve(vec![500, 429, 401, 302, 409, 400, 413, 200]);
         let settings = HttpSettings { url, timeout: Duration::from_secs(30), ..HttpSettings::default() };
         let mut sink = HttpSink::new(&settings, ids()).unwrap();
         for _ in 0..4 {
             assert!(matches!(sink.write(&[record(1)]), Err(SinkError::Away(_))));
         }
+        assert!(matches!(sink.write(&[record(1)]), Err(SinkError::Limited(_))));
         for _ in 0..2 {
             assert!(matches!(sink.write(&[record(1)]), Err(SinkError::Refused(why)) if why.contains("no")));
         }

@@ -48,6 +48,8 @@ pub(super) struct MqttSink {
     client_id: String,
     driver: Driver,
     connected: bool,
+    /// Whether messages of the last batch may still be under way: the connection is of no use for another one.
+    unsettled: bool,
     /// Ids of records that the broker has accepted out of batches that failed: these come again without them.
     accepted: HashSet<String>,
 }
@@ -62,7 +64,7 @@ impl MqttSink {
                 .map_err(|error| OpenError::part(format!("the topic `{topic}`"), &error))?;
         }
         let driver = driver(&settings, &client_id).map_err(|error| OpenError::setting("url", error.to_string()))?;
-        Ok(Self { settings, client_id, driver, connected: false, accepted: HashSet::new() })
+        Ok(Self { settings, client_id, driver, connected: false, unsettled: false, accepted: HashSet::new() })
     }
 
     fn topic(&self, record: &Record) -> Result<TopicNameBuf, SinkError> {
@@ -73,7 +75,7 @@ impl MqttSink {
     /// A new client, with nothing left of a batch that failed: that comes again.
     fn restart(&mut self) -> Result<(), SinkError> {
         self.driver = driver(&self.settings, &self.client_id).map_err(SinkError::away)?;
-        self.connected = false;
+        (self.connected, self.unsettled) = (false, false);
         Ok(())
     }
 
@@ -114,8 +116,10 @@ impl MqttSink {
 
     fn publish(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let deadline = Instant::now() + self.settings.timeout;
+        self.unsettled = true;
         if self.connected && self.look().is_err() {
             self.restart()?;
+            self.unsettled = true;
         }
         if !self.connected {
             self.connect(deadline)?;
@@ -139,10 +143,7 @@ impl MqttSink {
                     if published.reason_code.is_error() {
                         let why = published.reason_string.unwrap_or_else(|| published.reason_code.text().to_owned());
                         let why = format!("the broker refuses a message: {why}");
-                        // Only a retained message fills a place for good. Another one finds a queue that is full.
-                        let fills_a_place = self.settings.retain && published.reason_code == ReasonCode::QuotaExceeded;
-                        let error =
-                            if fills_a_place { SinkError::Limited(why) } else { judge(published.reason_code, why) };
+                        let error = self.judge(published.reason_code, why);
                         failed = Some(match failed.take() {
                             Some(before) => weightier(before, error),
                             None => error,
@@ -152,11 +153,37 @@ impl MqttSink {
                     }
                 }
                 Event::Undelivered(it) => return Err(undelivered(&it.cause)),
-                Event::Disconnected(why) => return Err(ended(&why)),
+                Event::Disconnected(why) => return Err(self.ended(&why)),
                 _ => {}
             }
         }
+        self.unsettled = false;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Whether a record is to blame for the answer to a message, which no retry mends.
+    fn judge(&self, code: ReasonCode, why: String) -> SinkError {
+        // Where the settings name the topic, they are to blame for it.
+        let topic_of_record = self.settings.topic.is_none();
+        match code {
+            ReasonCode::PacketTooLarge | ReasonCode::PayloadFormatInvalid => SinkError::Refused(why),
+            ReasonCode::TopicNameInvalid | ReasonCode::NotAuthorized if topic_of_record => SinkError::Refused(why),
+            ReasonCode::ImplementationSpecificError => SinkError::Limited(why),
+            // Only a retained message fills a place for good. Another one finds a queue that is full.
+            ReasonCode::QuotaExceeded if self.settings.retain => SinkError::Limited(why),
+            _ => SinkError::Away(why),
+        }
+    }
+
+    /// Why the connection has ended while records were under way.
+    fn ended(&self, why: &Disconnected) -> SinkError {
+        let Disconnected::ByServer(it) = why else { return SinkError::Away(said(why)) };
+        match (it.reason_code, self.judge(it.reason_code, said(why))) {
+            // It may be about the connection.
+            (ReasonCode::NotAuthorized, SinkError::Refused(why)) => SinkError::Limited(why),
+            (_, SinkError::Limited(why)) => SinkError::Away(why),
+            (_, error) => error,
+        }
     }
 }
 
@@ -187,13 +214,6 @@ fn weightier(one: SinkError, other: SinkError) -> SinkError {
     if weight(&one) >= weight(&other) { one } else { other }
 }
 
-/// Whether a record is to blame for a reason, which no retry mends.
-fn judge(code: ReasonCode, why: String) -> SinkError {
-    let blames_the_record =
-        matches!(code, ReasonCode::TopicNameInvalid | ReasonCode::PacketTooLarge | ReasonCode::PayloadFormatInvalid);
-    if blames_the_record { SinkError::Refused(why) } else { SinkError::Away(why) }
-}
-
 /// A record that cannot be sent is to blame, unless the broker does not take what the settings say.
 fn unsendable(error: &PublishError) -> SinkError {
     match error {
@@ -206,14 +226,6 @@ fn undelivered(cause: &UndeliveredCause) -> SinkError {
     match cause {
         UndeliveredCause::NotSendable(error) => unsendable(error),
         UndeliveredCause::SessionLost | UndeliveredCause::ConnectionLost => SinkError::away(cause),
-    }
-}
-
-/// Why the connection has ended while records were under way.
-fn ended(why: &Disconnected) -> SinkError {
-    match why {
-        Disconnected::ByServer(it) => judge(it.reason_code, said(why)),
-        _ => SinkError::Away(said(why)),
     }
 }
 
@@ -245,9 +257,10 @@ fn said(why: &Disconnected) -> String {
 impl Sink for MqttSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let outcome = self.publish(batch);
-        if outcome.is_err() {
+        if self.unsettled {
             self.restart()?;
-        } else {
+        }
+        if outcome.is_ok() {
             for record in batch {
                 self.accepted.remove(record.id());
             }
@@ -261,6 +274,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread::JoinHandle;
+
+    use tidegate_client::Dismissal;
 
     use super::*;
     use crate::message::Message;
@@ -322,17 +337,47 @@ mod tests {
 
     #[test]
     fn only_a_code_that_blames_the_record_is_a_refusal() {
-        let (address, _broker) = serve(vec![0x97, 0x80, 0x83, 0x87, 0x91, 0x8b, 0x90, 0x99, 0x95, 0]);
+        let (address, _broker) = serve(vec![0x97, 0x80, 0x91, 0x8b, 0x83, 0x87, 0x90, 0x99, 0x95, 0]);
         let mut sink = sink(address);
-        for _ in 0..6 {
+        for _ in 0..4 {
             let outcome = sink.write(&[record("a")]);
             assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
         }
-        for _ in 0..3 {
+        assert!(matches!(sink.write(&[record("a")]), Err(SinkError::Limited(_))));
+        for _ in 0..4 {
             let outcome = sink.write(&[record("a")]);
             assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
         }
         assert_eq!(sink.write(&[record("a")]), Ok(()));
+    }
+
+    #[test]
+    fn a_topic_of_the_settings_blames_no_record() {
+        let (address, _broker) = serve(vec![0x87, 0x90, 0x99]);
+        let mut sink = sink(address);
+        sink.settings.topic = Some("t".to_owned());
+        for _ in 0..2 {
+            assert!(matches!(sink.write(&[record("a")]), Err(SinkError::Away(_))));
+        }
+        assert!(matches!(sink.write(&[record("a")]), Err(SinkError::Refused(_))));
+    }
+
+    #[test]
+    fn an_end_of_the_connection_for_rights_is_tried_again() {
+        let sink = sink(Address::Tcp { host: "127.0.0.1".into(), port: 1 });
+        let by_server = |code| {
+            let dismissal = Dismissal {
+                reason_code: code,
+                reason_string: None,
+                server_reference: None,
+                user_properties: Vec::new(),
+            };
+            sink.ended(&Disconnected::ByServer(Box::new(dismissal)))
+        };
+        assert!(matches!(by_server(ReasonCode::NotAuthorized), SinkError::Limited(_)));
+        assert!(matches!(by_server(ReasonCode::ImplementationSpecificError), SinkError::Away(_)));
+        assert!(matches!(by_server(ReasonCode::PacketTooLarge), SinkError::Refused(_)));
+        assert!(matches!(sink.ended(&Disconnected::TransportClosed), SinkError::Away(_)));
     }
 
     #[test]
@@ -381,6 +426,19 @@ mod tests {
         assert!(matches!(undelivered(&UndeliveredCause::SessionLost), SinkError::Away(_)));
         let topic = TopicNameBuf::new("a/#").unwrap_err();
         assert!(matches!(unsendable(&PublishError::InvalidTopic(topic)), SinkError::Refused(_)));
+    }
+
+    #[test]
+    fn a_record_without_rights_does_not_stop_the_others() {
+        let (address, broker) = serve(vec![0, 0x87, 0, 0]);
+        let mut sink = sink(address);
+        let all = ["a", "secret", "c"].map(record);
+        assert!(matches!(sink.write(&all), Err(SinkError::Refused(_))));
+        assert!(sink.connected, "all are answered");
+        assert_eq!(sink.write(&all[..1]), Ok(()));
+        assert_eq!(sink.write(&all[2..]), Ok(()));
+        assert_eq!(sink.write(&[record("d")]), Ok(()));
+        assert_eq!(broker.join().unwrap(), ["a", "secret", "c", "d"]);
     }
 
     #[test]

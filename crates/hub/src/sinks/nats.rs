@@ -2,12 +2,16 @@
 //! done when the stream has acknowledged all of it.
 
 use std::error::Error;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, ErrorCode, stream};
+use async_nats::{Event, ServerError};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 
 use super::place::Ids;
@@ -33,8 +37,18 @@ pub(super) struct NatsSink {
     settings: NatsSettings,
     ids: Ids,
     runtime: Runtime,
-    context: Option<jetstream::Context>,
+    open: Option<StreamConnection>,
 }
+
+/// A connection.
+struct StreamConnection {
+    context: jetstream::Context,
+    /// The first message that the server does not take for want of rights. It has no other answer.
+    denials: Receiver<String>,
+}
+
+/// How the server says that the user may not publish to a subject, whose name follows in quotes.
+const DENIED: &str = "Permissions Violation for Publish to \"";
 
 impl NatsSettings {
     /// Whether the address, the stream and the subject can be used.
@@ -63,12 +77,23 @@ impl NatsSink {
         settings.check()?;
         // The client answers pings in the background, so it needs its own thread.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
-        Ok(Self { settings: settings.clone(), ids, runtime: runtime?, context: None })
+        Ok(Self { settings: settings.clone(), ids, runtime: runtime?, open: None })
     }
 }
 
-async fn connect(settings: &NatsSettings) -> Result<jetstream::Context, SinkError> {
-    let client = async_nats::ConnectOptions::new().connect(&settings.url).await.map_err(SinkError::away)?;
+async fn connect(settings: &NatsSettings) -> Result<StreamConnection, SinkError> {
+    let (tell, denials) = channel(1);
+    let of_record = format!("{DENIED}{}.", settings.subject);
+    let options = crate::nats::options(&settings.url).event_callback(move |event| {
+        if let Event::ServerError(ServerError::Other(why)) = event
+            && why.contains(&of_record)
+        {
+            // The first one is enough.
+            let _ = tell.try_send(why);
+        }
+        std::future::ready(())
+    });
+    let client = options.connect(&settings.url).await.map_err(SinkError::away)?;
     let context = jetstream::new(client);
     let config = stream::Config {
         name: settings.stream.clone(),
@@ -76,7 +101,7 @@ async fn connect(settings: &NatsSettings) -> Result<jetstream::Context, SinkErro
         ..stream::Config::default()
     };
     context.get_or_create_stream(config).await.map_err(SinkError::away)?;
-    Ok(context)
+    Ok(StreamConnection { context, denials })
 }
 
 /// The subject of a topic: levels with points between them, and `_` for characters that subjects may not have.
@@ -119,6 +144,21 @@ async fn publish(
     Ok(())
 }
 
+/// Publishes a batch, until the server denies one of its subjects.
+async fn publish_or_be_denied(
+    open: &mut StreamConnection,
+    place: (&NatsSettings, &Ids),
+    batch: &[Arc<Record>],
+) -> Result<(), SinkError> {
+    let StreamConnection { context, denials } = open;
+    let mut published = pin!(publish(context, place, batch));
+    let either = std::future::poll_fn(|task| match (published.as_mut().poll(task), denials.poll_recv(task)) {
+        (Poll::Pending, Poll::Ready(Some(why))) => Poll::Ready(Err(SinkError::Refused(why))),
+        (outcome, _) => outcome,
+    });
+    either.await
+}
+
 /// Appends the properties of a record. A user property that NATS does not allow as a header is left out.
 fn put_properties(headers: &mut async_nats::HeaderMap, record: &Record) {
     for (name, value) in crate::headers::NATS.of(record) {
@@ -133,16 +173,16 @@ fn put_properties(headers: &mut async_nats::HeaderMap, record: &Record) {
 
 impl Sink for NatsSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let (settings, ids, known) = (&self.settings, &self.ids, self.context.take());
+        let (settings, ids, known) = (&self.settings, &self.ids, self.open.take());
         let work = async {
-            let context = match known {
-                Some(context) => context,
+            let mut open = match known {
+                Some(open) => open,
                 None => connect(settings).await?,
             };
-            publish(&context, (settings, ids), batch).await.map(|()| context)
+            publish_or_be_denied(&mut open, (settings, ids), batch).await.map(|()| open)
         };
         let late = |_| SinkError::Away("the server does not answer".to_owned());
-        self.context = Some(self.runtime.block_on(async { timeout(settings.timeout, work).await }).map_err(late)??);
+        self.open = Some(self.runtime.block_on(async { timeout(settings.timeout, work).await }).map_err(late)??);
         Ok(())
     }
 }

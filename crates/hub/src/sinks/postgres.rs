@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::config::SslMode;
+use postgres::error::SqlState;
 use postgres::types::Json;
 use postgres::{Client, Config, NoTls};
 use serde_json::{Map, Value};
@@ -110,7 +111,7 @@ impl PostgresSink {
             let add = |(field, kind): &(String, _)| format!("ADD COLUMN IF NOT EXISTS {} {kind}", quoted(field));
             let all: Vec<String> = new.iter().map(add).collect();
             let alter = format!("ALTER TABLE {table} {}", all.join(", "));
-            open.client.batch_execute(&alter).map_err(|error| judge(&error))?;
+            open.client.batch_execute(&alter).map_err(|error| no_new_column(&error, &new))?;
             open.columns.extend(new.into_iter().map(|(field, _)| field));
         }
         let is_there = |column: &&String| rows.iter().any(|row| row.contains_key(*column));
@@ -151,8 +152,13 @@ fn connect((config, tls): (&Config, Option<&Tls>), table: &str, timeout: Duratio
     let limit = format!("SET statement_timeout = {}", timeout.as_millis());
     client.batch_execute(&limit).map_err(|error| judge(&error))?;
     let create = format!("CREATE TABLE IF NOT EXISTS {table} ({ID} text PRIMARY KEY)");
-    client.batch_execute(&create).map_err(|error| judge(&error))?;
-    let describe = client.prepare(&format!("SELECT * FROM {table} LIMIT 0")).map_err(|error| judge(&error))?;
+    // The server asks for the right to make tables even where the table is there.
+    let made = match client.batch_execute(&create) {
+        Err(error) if error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE) => return Err(judge(&error)),
+        made => made,
+    };
+    let describe = client.prepare(&format!("SELECT * FROM {table} LIMIT 0"));
+    let describe = describe.map_err(|error| judge(made.as_ref().err().unwrap_or(&error)))?;
     let columns = describe.columns().iter().map(|column| column.name().to_owned()).collect();
     let indexes = client.query(UNIQUE, &[&table]).map_err(|error| judge(&error))?;
     let keys = indexes.iter().filter_map(|index| index.get::<_, Option<Vec<String>>>(0));
@@ -203,6 +209,17 @@ fn judge(error: &postgres::Error) -> SinkError {
         SinkError::Refused(said)
     } else {
         SinkError::Away(said)
+    }
+}
+
+/// The error of columns that cannot be added. Where the user may not do it, the rows with other fields are not to blame.
+fn no_new_column(error: &postgres::Error, new: &[(String, &'static str)]) -> SinkError {
+    let names = new.iter().map(|(field, _)| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+    match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            SinkError::Refused(format!("the table gets no column for {names}: {}", with_causes(error)))
+        }
+        _ => judge(error),
     }
 }
 

@@ -80,11 +80,13 @@ impl Server {
             return Ok(());
         }
         let said = answer.said();
-        // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
-        Err(if matches!(answer.status, 400 | 413 | 415 | 422) {
-            SinkError::Refused(said)
-        } else {
-            SinkError::Away(said)
+        Err(match answer.status {
+            // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
+            400 | 413 | 415 | 422 => SinkError::Refused(said),
+            // Conflict: with another request, which passes, or with the body.
+            409 => SinkError::Limited(said),
+            // The settings, rights or the server are.
+            _ => SinkError::Away(said),
         })
     }
 

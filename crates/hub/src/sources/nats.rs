@@ -212,7 +212,7 @@ async fn run(settings: NatsSourceSettings, inbox: Inbox<Heard>) {
 }
 
 async fn connect(settings: &NatsSourceSettings) -> Result<async_nats::Client, ConnectError> {
-    async_nats::ConnectOptions::new().connect(&settings.url).await
+    crate::nats::options(&settings.url).connect(&settings.url).await
 }
 
 async fn take_subject(settings: &NatsSourceSettings, inbox: &Inbox<Heard>) -> Result<(), TakeError> {

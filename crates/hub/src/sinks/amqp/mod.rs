@@ -154,7 +154,18 @@ impl AmqpSink {
         connection.socket.send(&out)?;
         let outcome = connection.wait(&mut window);
         self.accepted.extend(window.kept());
-        outcome
+        outcome.map_err(|error| match error {
+            // The record has the routing key, and others have another one.
+            SinkError::Away(why) if why.contains(TOPIC_REFUSED) && self.has_keys_of_records() => {
+                SinkError::Refused(why)
+            }
+            error => error,
+        })
+    }
+
+    /// Whether a record is sent with its own routing key.
+    fn has_keys_of_records(&self) -> bool {
+        self.settings.queue.is_empty() && self.settings.routing_key.is_empty()
     }
 }
 
@@ -345,6 +356,8 @@ impl Window {
 
 /// How servers name an exchange or a queue that is not there.
 const NOT_FOUND: &str = "NOT_FOUND";
+/// How `RabbitMQ` says that the user may not write with a routing key.
+const TOPIC_REFUSED: &str = "access to topic";
 
 /// Why the server has closed the channel or the connection, and whether a message is to blame.
 fn closed(arguments: &mut Arguments<'_>) -> SinkError {
@@ -473,6 +486,26 @@ mod tests {
         assert!(outcome.is_ok(), "{outcome:?}");
         assert!(sent.contains("returned") && sent.contains("nacked") && !sent.contains("kept"), "{sent}");
         assert!(sink.accepted.is_empty());
+    }
+
+    #[test]
+    fn only_a_routing_key_of_its_own_blames_a_record() {
+        let text =
+            "ACCESS_REFUSED - write access to topic 'a.b' in exchange 'amq.topic' in vhost '/' refused for user 'u'";
+        let mut arguments = 403_u16.to_be_bytes().to_vec();
+        wire::short(text.as_bytes(), &mut arguments);
+        let answers = [wire::method(CHANNEL, wire::CHANNEL_CLOSE, &arguments)];
+        let batch = [Arc::new(record(Message { topic: "a/b".to_owned(), ..Message::default() }))];
+        let settings = AmqpSettings {
+            exchange: "amq.topic".to_owned(),
+            timeout: Duration::from_secs(30),
+            ..AmqpSettings::default()
+        };
+        let (outcome, _) = write(&mut sink(settings.clone()).unwrap(), &batch, &answers);
+        assert!(matches!(&outcome, Err(SinkError::Refused(why)) if why.contains("'a.b'")), "{outcome:?}");
+        let fixed = AmqpSettings { routing_key: "a.b".to_owned(), ..settings };
+        let (outcome, _) = write(&mut sink(fixed).unwrap(), &batch, &answers);
+        assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
     }
 
     #[test]
