@@ -83,6 +83,7 @@ fn pipeline(listener: &TcpListener, sql: Option<&str>) -> PipelineSettings {
         own_publishers: Vec::new(),
         window: WINDOW,
         session_expiry: 60,
+        kept_filters: None,
     };
     let batching = Batching { messages: usize::from(WINDOW) / 2, ..Batching::default() };
     PipelineSettings {

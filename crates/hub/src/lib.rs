@@ -76,8 +76,8 @@ pub use sinks::{
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{
-    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, ReplayError, Source, SourceSettings, SourceStep,
-    TopicsSettings, Wake,
+    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, ReplayError, SessionFilters, Source, SourceSettings,
+    SourceStep, TopicsSettings, Wake,
 };
 #[cfg(feature = "pipelines")]
 pub use steps::{At, ComputeError, Part, PayloadGate, Records, StepError, StepResult, StepSettings, Steps};

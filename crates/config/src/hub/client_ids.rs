@@ -89,6 +89,7 @@ mod tests {
             prefix: "tidegate-hub-".to_owned(),
             suffix: String::new(),
             tenants: Vec::new(),
+            kept_filters: None,
         }
     }
 

@@ -376,6 +376,7 @@ fn topics_of(pipeline: &Pipeline, way: &Way) -> TopicsSettings {
         own_publishers: Vec::new(),
         window: pipeline.window,
         session_expiry: u32::try_from(pipeline.keep_for.as_secs()).unwrap_or(u32::MAX),
+        kept_filters: way.kept_filters.clone(),
     }
 }
 

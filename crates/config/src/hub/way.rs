@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tidegate_hub::SessionFilters;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 
 use super::PipelineError;
@@ -29,6 +30,8 @@ pub struct Way {
     pub suffix: String,
     /// The addresses for pipelines of tenants, by the name of the tenant. Elsewhere the user name leads to the tenant.
     pub tenants: Vec<(String, Address)>,
+    /// Finds the filters of a session, where the broker is in this process.
+    pub kept_filters: Option<SessionFilters>,
 }
 
 impl Way {
@@ -49,6 +52,7 @@ impl Way {
             prefix: "hub.".to_owned(),
             suffix: format!(".{member}"),
             tenants: Vec::new(),
+            kept_filters: None,
         })
     }
 

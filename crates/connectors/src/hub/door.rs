@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use tidegate_engine::{self as engine, AuthOutcome, AuthRequest, ListenerId, Reason};
+use tidegate_engine::{self as engine, AuthOutcome, AuthRequest, ClientQuery, ListenerId, Reason};
+use tidegate_hub::SessionFilters;
 use tidegate_hub::net::{Address, Pipes, SocketOptions};
-use tidegate_node::{ListenAddress, Node};
+use tidegate_node::{ListenAddress, Node, NodeHandle};
 
 use tidegate_config::Config;
 use tidegate_config::hub::{CLIENT_PREFIX, NoStoreError, Way, check_kept, hub_listener};
 use tidegate_config::sections::Listener;
 use tidegate_config::sections::hub::Pipeline;
+
+use super::control::MAX_SESSIONS;
 
 /// Words of 64 bits of a password.
 const PASSWORD_WORDS: u64 = 4;
@@ -87,6 +90,10 @@ impl Door {
         let address = |listener: &ListenerId| Address::Pipe { listener: listener.0 };
         let tenants = self.listeners.iter().map(|(tenant, listener)| (tenant.clone(), address(listener))).collect();
         let node = node.handle();
+        let kept_filters = SessionFilters::through({
+            let node = node.clone();
+            move |client_id| filters_of(&node, client_id)
+        });
         let pipes = Pipes::through(move |listener| node.insiders().connect(ListenerId(listener)));
         Way {
             address: address(&self.default),
@@ -99,6 +106,15 @@ impl Door {
             prefix: CLIENT_PREFIX.to_owned(),
             suffix: String::new(),
             tenants,
+            kept_filters: Some(kept_filters),
         }
     }
+}
+
+/// The filters of a pipeline's session, if its shard answers.
+fn filters_of(node: &NodeHandle, client_id: &str) -> Vec<String> {
+    let query = ClientQuery { containing: client_id.to_owned(), after: None, limit: MAX_SESSIONS, filters: usize::MAX };
+    let sessions = node.clients().list(&query).unwrap_or_default();
+    let session = sessions.into_iter().find(|(session, _)| session.client_id == client_id);
+    session.map(|(session, _)| session.filters).unwrap_or_default()
 }

@@ -72,6 +72,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
             origins,
             window: 10,
             session_expiry: 60,
+            kept_filters: None,
         }),
         steps: StepSettings::default(),
         to: vec![SinkSettings { name: "lines".into(), kind, batching: crate::Batching::default(), parallel: 1 }],

@@ -7,6 +7,7 @@ mod log;
 mod nats;
 mod progress;
 mod replayed;
+mod session_filters;
 mod topics;
 
 use std::io;
@@ -23,6 +24,7 @@ pub(crate) use self::log::LogSource;
 pub(crate) use self::nats::Nats;
 pub use self::nats::NatsSourceSettings;
 pub(crate) use self::replayed::Replayed;
+pub use self::session_filters::SessionFilters;
 pub(crate) use self::topics::Topics;
 pub use self::topics::TopicsSettings;
 use crate::core::Ending;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tidegate_client::net::{Address, Driver, SocketOptions, Step as Turn};
 use tidegate_client::{
     Acknowledgement, Delivery, DisconnectRequest, Disconnected, Event, Options, QoS, RequestAnswer, RetainHandling,
-    SubscribeRequest, SubscriptionOptions, TopicFilterBuf, Version,
+    SubscribeRequest, SubscriptionOptions, TopicFilterBuf, UnsubscribeRequest, Version,
 };
 
-use super::{Source, SourceStep, Wake};
+use super::{SessionFilters, Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::message::{Message, ORIGIN_PROPERTY, Origin};
 use crate::spares::SpareMessages;
@@ -51,6 +51,8 @@ pub struct TopicsSettings {
     pub window: u16,
     /// Seconds that the broker keeps the session while the hub is away.
     pub session_expiry: u32,
+    /// Finds the filters of the session at the broker, where it is in this process.
+    pub kept_filters: Option<SessionFilters>,
 }
 
 /// The session of a pipeline at its broker.
@@ -128,6 +130,9 @@ impl Topics {
         match event {
             Event::Connected(connected) => {
                 tracing::info!(client_id = self.settings.client_id, session = connected.session_present, "connected");
+                if connected.session_present {
+                    self.leave_former_topics();
+                }
                 self.asked.clone_from(&self.from);
                 self.subscribe();
                 SourceStep::Idle
@@ -142,7 +147,7 @@ impl Topics {
             Event::Subscribed(answer) => self.check(&answer),
             Event::Message(message) => {
                 let delivery = message.delivery;
-                // Else it is of a filter that the pipeline had before: the session remembers it.
+                // Else it is of a filter that the pipeline had before: it waited, or the session still has the filter.
                 let is_wanted = self.from.iter().any(|filter| filter.matches(&message.topic));
                 if !is_wanted {
                     self.pass_over(&message);
@@ -166,8 +171,22 @@ impl Topics {
         }
     }
 
-    /// Counts a message that waited for the pipeline, when `from` had its topic. Later ones come only because the session
-    /// keeps its filters.
+    /// Unsubscribes the filters of the session that the pipeline does not have any more.
+    fn leave_former_topics(&mut self) {
+        let kept = self.settings.kept_filters.as_ref().map(|kept| kept.of(&self.settings.client_id));
+        let filters = former(kept.unwrap_or_default(), &self.from);
+        if filters.is_empty() {
+            return;
+        }
+        tracing::info!(client_id = self.settings.client_id, filters = filters.len(), "unsubscribes former topics");
+        let request = UnsubscribeRequest { filters, ..UnsubscribeRequest::default() };
+        if let Err(error) = self.driver.client().unsubscribe(Instant::now(), &request) {
+            tracing::warn!(client_id = self.settings.client_id, %error, "the pipeline cannot unsubscribe former topics");
+        }
+    }
+
+    /// Counts a message that waited for the pipeline, when `from` had its topic. Later ones come only while the session
+    /// still has the filter.
     fn pass_over(&mut self, message: &tidegate_client::Message) {
         let origin = message.marked.as_deref().filter(|_| self.settings.origins).and_then(Origin::parse);
         if origin.is_none_or(|origin| origin.timestamp >= self.begun) {
@@ -394,6 +413,12 @@ impl Source for Topics {
     }
 }
 
+/// The filters of a session that a pipeline does not have.
+fn former(kept: Vec<String>, from: &[TopicFilterBuf]) -> Vec<TopicFilterBuf> {
+    let kept = kept.into_iter().filter_map(|filter| TopicFilterBuf::new(filter).ok());
+    kept.filter(|filter| !from.contains(filter)).collect()
+}
+
 /// An error with its causes.
 fn with_cause(error: &dyn Error) -> String {
     match error.source() {
@@ -438,6 +463,7 @@ mod tests {
             own_publishers: Vec::new(),
             window: 10,
             session_expiry: 60,
+            kept_filters: None,
         };
         Topics::new(&settings, vec![TopicFilterBuf::new("#").unwrap()]).unwrap()
     }
@@ -446,6 +472,14 @@ mod tests {
         let (qos, marked) = (QoS::AtLeastOnce, origin.map(str::to_owned));
         let message = tidegate_client::Message::new(TopicNameBuf::new(topic).unwrap(), payload);
         Box::new(tidegate_client::Message { qos, marked, ..message })
+    }
+
+    #[test]
+    fn a_session_leaves_the_filters_that_a_pipeline_has_not() {
+        let filter = |text: &str| TopicFilterBuf::new(text).unwrap();
+        let kept = ["a/#", "b", "c/+"].map(str::to_owned).to_vec();
+        assert_eq!(former(kept.clone(), &[filter("b"), filter("d")]), [filter("a/#"), filter("c/+")]);
+        assert_eq!(former(kept, &[filter("c/+"), filter("b"), filter("a/#")]), []);
     }
 
     #[test]
