@@ -71,7 +71,8 @@ pub struct PipelineCounts {
     pub retried: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
-    /// Messages of QoS 0 for which it had no room, and messages that a bus has removed by age before they were taken.
+    /// Messages that it has not got: its queue was full or they expired there, they have QoS 0 and it had no room, a bus has
+    /// removed them unread, or they waited for topics that it does not take any more.
     pub dropped: u64,
 }
 

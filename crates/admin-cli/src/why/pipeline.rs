@@ -82,7 +82,7 @@ fn explained(name: &str, it: &PipelineReport) -> String {
         let dropped = it.counts.dropped;
         let _ = writeln!(
             out,
-            "    dropped: {dropped} messages: of QoS 0 without room, or removed from the bus after `keep_for`"
+            "    dropped: {dropped} messages: its queue was full (`max_bytes`, `on_full`), they expired, a bus removed them, or `from` has not their topics"
         );
     }
     out
@@ -98,7 +98,7 @@ mod tests {
     fn a_pipeline_is_explained_with_its_sinks_and_failures() {
         let it = json!({
             "state": "retrying", "error": "db: refused", "waiting": 7, "lag_s": 2.5, "failed": 2, "dead_letters": 1, "looped": 1,
-            "dropped": 0, "last_failure": { "at_ms": 0, "topic": "t/a", "why": "not JSON", "dead_letter": true },
+            "dropped": 3, "last_failure": { "at_ms": 0, "topic": "t/a", "why": "not JSON", "dead_letter": true },
             "sinks": [
                 { "name": "db", "waiting": 5, "error": "refused", "last_error": null },
                 { "name": "web", "waiting": 0, "error": null, "last_error": { "at_ms": 0, "why": "503" } },
@@ -117,6 +117,7 @@ mod tests {
             "file: 0 records wait; it has had no error",
             "2 messages, 1 of them dead letters",
             "topic t/a: not JSON",
+            "dropped: 3 messages: its queue was full",
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }

@@ -174,6 +174,10 @@ fn table(pipelines: &Pipelines) -> String {
         if let Some(error) = &it.error {
             let _ = writeln!(text, "  {}", shown(error));
         }
+        if it.counts.dropped > 0 {
+            let (dropped, name) = (it.counts.dropped, shown(name));
+            let _ = writeln!(text, "  {dropped} messages were dropped before it got them: why pipeline {name}");
+        }
         if it.counts.looped > 0 {
             let (looped, name) = (it.counts.looped, shown(name));
             let _ = writeln!(text, "  {looped} messages went round in a loop of pipelines: why pipeline {name}");
@@ -197,16 +201,17 @@ mod tests {
     fn the_table_has_a_line_for_each_pipeline_and_its_error() {
         let answer = json!({ "hot": {
             "state": "retrying", "in": 10, "out": 7, "failed": 1, "waiting": 2, "lag_s": 1.25, "error": "db: refused",
-            "since": "2026-01-02T03:04:05.678Z", "looped": 3, "ended_early": 2
+            "since": "2026-01-02T03:04:05.678Z", "looped": 3, "ended_early": 2, "dropped": 4
         } });
         let text = table(&from_value(answer).unwrap());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
+        assert_eq!(lines.len(), 6, "{text}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["hot", "retrying", "10", "7", "1", "2", "1.2s", "2026-01-02T03:04:05.678Z"]);
         assert_eq!(lines[2].trim(), "db: refused");
-        assert!(lines[3].starts_with("  3 messages went round"), "{text}");
-        assert!(lines[4].starts_with("  2 windows ended early"), "{text}");
+        assert!(lines[3].starts_with("  4 messages were dropped"), "{text}");
+        assert!(lines[4].starts_with("  3 messages went round"), "{text}");
+        assert!(lines[5].starts_with("  2 windows ended early"), "{text}");
         assert_eq!(table(&Pipelines::new()), "there are no pipelines\n");
     }
 }

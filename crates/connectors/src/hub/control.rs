@@ -24,6 +24,9 @@ pub struct HubPart(pub(crate) Arc<Hub>);
 impl Part for HubPart {
     fn add_to(&self, status: &mut Status) {
         status.pipelines = numbers_of(self.0.status());
+        for pipeline in &mut status.pipelines {
+            pipeline.counts.dropped += status.counters.pipeline_drops.get(&*pipeline.name).copied().unwrap_or_default();
+        }
     }
 }
 
@@ -40,7 +43,16 @@ impl PipelinesPart for HubPart {
             let session = sessions.iter().find(|(session, _)| is_it(&session.client_id));
             session.map_or(0, |(session, _)| session.queued_messages)
         };
-        Ok(view(&self.0.status(), queued))
+        let mut pipelines = view(&self.0.status(), queued);
+        if let Some(node) = node {
+            let counters = node.report().map_err(|_| Unavailable)?.counters;
+            for (name, dropped) in &counters.pipeline_drops {
+                if let Some(pipeline) = pipelines.get_mut(&**name) {
+                    pipeline.counts.dropped += dropped;
+                }
+            }
+        }
+        Ok(pipelines)
     }
 
     fn start_waits_for(&self) -> Option<String> {

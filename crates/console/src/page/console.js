@@ -216,10 +216,10 @@ async function showSlow() {
 async function showPipelines() {
   const pipelines = Object.entries(await (await ask("api/v1/hub")).json());
   id("pipelines").hidden = !pipelines.length;
-  const rows = pipelines.map(([name, it]) => [name, it.node || "", it.state, whole(it.in), whole(it.out), whole(it.failed), whole(it.retried || 0),
+  const rows = pipelines.map(([name, it]) => [name, it.node || "", it.state, whole(it.in), whole(it.out), whole(it.failed), whole(it.dropped || 0), whole(it.retried || 0),
     whole(it.waiting), length(it.lag_s), it.batches ? `${(1000 * it.batch_s / it.batches).toFixed(1)} ms` : "", it.error || ""]);
   table(id("piped"), [{ title: "Pipeline", text: true }, { title: "Node", text: true }, { title: "State", text: true }, { title: "In" }, { title: "Out" }, { title: "Failed" },
-    { title: "Retried" }, { title: "Waiting" }, { title: "Lag" }, { title: "Batch" }, { title: "Error", text: true }], rows, "none");
+    { title: "Dropped" }, { title: "Retried" }, { title: "Waiting" }, { title: "Lag" }, { title: "Batch" }, { title: "Error", text: true }], rows, "none");
 }
 
 // A node of a cluster has samples of its membership.

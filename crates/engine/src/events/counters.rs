@@ -1,5 +1,8 @@
 //! Counters of a shard: numbers that only grow, and gauges read on demand.
 
+use std::collections::BTreeMap;
+
+use crate::ids::HUB_CLIENT_PREFIX;
 use crate::summed;
 use tidegate_mqtt::{PacketType, QoS};
 
@@ -59,6 +62,9 @@ summed! {
         pub dead_letters_lost: u64,
         /// Unacknowledged messages sent again with DUP after a session was resumed.
         pub redelivered: u64,
+        /// Messages that pipelines of the hub have not been given, by the name of the pipeline. The configuration bounds
+        /// their number.
+        pub pipeline_drops: BTreeMap<Box<str>, u64>,
     }
 }
 
@@ -75,6 +81,16 @@ impl Counters {
     #[inline]
     pub(crate) fn drop_message(&mut self, reason: Reason) {
         self.dropped[reason.number()] += 1;
+    }
+
+    /// Counts messages that a session has not been given, if it is that of a pipeline.
+    #[cold]
+    pub(crate) fn drop_for_pipeline(&mut self, client_id: &str, messages: u64) {
+        let Some(name) = client_id.strip_prefix(HUB_CLIENT_PREFIX).filter(|_| messages > 0) else { return };
+        match self.pipeline_drops.get_mut(name) {
+            Some(count) => *count += messages,
+            None => drop(self.pipeline_drops.insert(name.into(), messages)),
+        }
     }
 
     /// All messages that were not delivered.

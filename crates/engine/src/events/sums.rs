@@ -1,5 +1,7 @@
 //! Numbers that are added up over shards, partitions or links. Each is named once, where it is declared.
 
+use std::collections::BTreeMap;
+
 /// A number, or a row of them, that can be added up.
 pub trait Sum {
     /// Nothing counted.
@@ -24,6 +26,17 @@ impl<const N: usize> Sum for [u64; N] {
     fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.iter_mut().zip(other) {
             *mine += theirs;
+        }
+    }
+}
+
+/// Numbers by name.
+impl Sum for BTreeMap<Box<str>, u64> {
+    const NONE: Self = Self::new();
+
+    fn add(&mut self, other: &Self) {
+        for (name, number) in other {
+            *self.entry(name.clone()).or_default() += number;
         }
     }
 }

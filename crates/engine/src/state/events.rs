@@ -55,6 +55,7 @@ impl Reporting<'_> {
 
     fn tell_dropped(&mut self, reason: Reason, to: SessionKey, topic: &str, by: Option<BlockedPublisher>) {
         let Some(session) = self.sessions.get(to.0) else { return };
+        self.counters.drop_for_pipeline(&session.client_id, 1);
         let tenant = session.tenant;
         let Some(omitted) = self.event_limit.take(self.now, tenant, &session.client_id) else { return };
         // That of another shard is not known here.

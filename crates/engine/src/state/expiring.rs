@@ -48,6 +48,7 @@ impl ShardState {
             // Without a tail the window is wider, above the ceiling.
             let waits = session.flow.as_ref().is_some_and(|flow| flow.tail.is_none() && !flow.queue.is_empty());
             self.counters.dropped[Reason::MessageExpired.number()] += expired;
+            self.counters.drop_for_pipeline(&session.client_id, expired);
             if expired > 0 && waits {
                 self.refill_soon(to);
             }

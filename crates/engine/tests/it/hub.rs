@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Accepted, AuthOutcome, HOPS_PROPERTY, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY,
-    PayloadCheck, Reason, Settings, TenantId,
+    OverflowPolicy, OverflowRule, PayloadCheck, Reason, Settings, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
@@ -63,6 +63,31 @@ fn only_the_hub_gets_the_publisher_of_a_message() {
             other.expect_message();
             old.expect_message();
         }
+    });
+}
+
+#[test]
+fn drops_of_a_full_queue_are_counted_for_their_pipeline() {
+    let bounded = |settings: &mut Settings| {
+        with_hub(settings);
+        let (policy, max_messages) = (OverflowPolicy::DropOldest, Some(2));
+        for clients in [session(), "other".to_owned()] {
+            let filter = None;
+            settings.overflow_rules.push(OverflowRule { clients, filter, policy, max_messages, max_bytes: None });
+        }
+    };
+    everywhere_with(bounded, |world| {
+        let other = world.connect(v5("other").lasting());
+        other.subscribe("#", AtLeastOnce);
+        other.disconnect();
+        pipeline(world).disconnect();
+        let publisher = world.connect(v5("pump"));
+        for number in 0..5 {
+            publisher.publish(message("plant/a/temp", number.to_string()).qos1());
+        }
+        let counters = world.counters();
+        assert_eq!(counters.pipeline_drops, [("hot".into(), 3)].into());
+        assert_eq!(counters.dropped_total(), 6, "a client is no pipeline");
     });
 }
 

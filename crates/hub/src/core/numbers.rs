@@ -25,6 +25,6 @@ pub struct Numbers {
     pub retried: u64,
     /// Windows that ended before their time, as there was no room for more messages.
     pub ended_early: u64,
-    /// Messages of QoS 0 for which there was no room, and messages that a bus has removed by age before they were taken.
+    /// Messages of QoS 0 for which there was no room, and messages that the source has dropped before they were taken.
     pub dropped: u64,
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Server, lines, publish, status};
-use crate::broker::{Broker, Folder};
+use crate::broker::{Broker, Folder, run, until};
 
 #[test]
 fn messages_dropped_from_a_full_pipeline_are_dead_letters() {
@@ -32,12 +32,50 @@ fn messages_dropped_from_a_full_pipeline_are_dead_letters() {
         left > 0 && dropped > 0 && left + dropped == ALL
     };
     let settled = status(&broker, settled);
+    let (left, dropped) = (number(&settled["p"]["waiting"]), number(&settled["p"]["dropped"]));
+    assert_eq!(left + dropped, ALL, "{settled}");
+    let metrics = broker.get("/metrics").1;
+    let line = format!("tidegate_hub_messages_total{{pipeline=\"p\",outcome=\"dropped\"}} {dropped}\n");
+    assert!(metrics.contains(&line), "{line}: {metrics}");
+    let why = run(&["why", "pipeline", "p", "--admin", broker.address("admin=")]).out;
+    assert!(why.contains(&format!("dropped: {dropped} messages: its queue was full")), "{why}");
     let dropped = lines(&out);
     assert_eq!(dropped.len() as u64, number(&settled["dropped"]["out"]), "each message waits or is a dead letter");
     for message in &dropped {
         assert_eq!(message["topic"], "dropped/queue_full_drop_oldest", "{message}");
         assert_eq!(message["user_properties"]["dead-letter-topic"], "t", "{message}");
     }
+}
+
+#[test]
+fn a_pipeline_leaves_the_topics_that_it_does_not_take_any_more() {
+    let folder = Folder::new();
+    let (out, data) = (folder.file("out.ndjson"), folder.file("data"));
+    let start = |from: &str| {
+        let text = format!(
+            "[[sink]]\nname = 'out'\npath = '{out}'\n[[pipeline]]\nname = 'hot'\nfrom = {from}\nto = ['out']\n"
+        );
+        Broker::start(&["-c", &folder.write("hub.toml", &text), "--data", &data])
+    };
+    let filters = |broker: &Broker, wanted: &[&str]| {
+        until("the filters of the session", || {
+            let clients = broker.get("/api/v1/clients?containing=tidegate-hub-hot&filters=9").1;
+            let clients: serde_json::Value = serde_json::from_str(&clients).unwrap_or_default();
+            let filters = clients["clients"][0]["filters"].as_array()?;
+            let mut filters: Vec<&str> = filters.iter().filter_map(serde_json::Value::as_str).collect();
+            filters.sort_unstable();
+            (filters == wanted).then_some(())
+        });
+    };
+    let broker = start("['a/#', 'b', 'c']");
+    filters(&broker, &["a/#", "b", "c"]);
+    drop(broker);
+    let broker = start("['b', 'd']");
+    filters(&broker, &["b", "d"]);
+    publish(&broker, "p", "a/1", "1");
+    publish(&broker, "p", "d", "2");
+    status(&broker, |it| it["hot"]["out"] == 1);
+    assert_eq!(lines(&out).len(), 1);
 }
 
 #[test]
