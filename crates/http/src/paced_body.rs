@@ -16,6 +16,9 @@ const START: Duration = Duration::from_secs(10);
 /// Bytes that each further second has to bring.
 const LEAST_RATE: usize = 1 << 10;
 
+/// Bytes of a refused body that are read and forgotten, at most.
+const MAX_DISCARDED: usize = 64 << 20;
+
 /// Why a body was not read.
 #[derive(Debug)]
 pub(crate) enum BodyFailure {
@@ -56,6 +59,22 @@ where
             Err(_) => {}
         }
     }
+}
+
+/// Reads the rest of a refused body and forgets it, for [`START`] at most. The end of a stream of HTTP/2 whose body still
+/// comes is a reset, which clients take for a failure without an answer.
+pub(crate) async fn discard<B: Body<Data = Bytes>>(body: B) {
+    let mut body = pin!(body);
+    let mut length = 0;
+    let all = async {
+        while length < MAX_DISCARDED
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            length += frame.data_ref().map_or(1, Bytes::len);
+        }
+    };
+    // The answer follows in any case.
+    let _ = tokio::time::timeout(START, all).await;
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use serde_json::Value;
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
 use tokio::sync::SemaphorePermit;
@@ -116,8 +116,7 @@ impl Visitor {
     async fn publish(&self, topic: &str, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let fields = Fields::of(request.headers(), &query(&request)?).or_else(bad)?;
         let headers = request.headers().clone();
-        self.admit(&headers).await?;
-        let (body, _room) = self.body(request.into_body()).await?;
+        let (body, _room) = self.body(&headers, request).await?;
         let message = fields.message(topic, body.into()).or_else(bad)?;
         let outcomes = self.send(&headers, vec![message]).await?;
         let Some((status, value)) = outcomes.first() else { return bad("there is no message") };
@@ -126,8 +125,7 @@ impl Visitor {
 
     async fn publish_batch(&self, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let headers = request.headers().clone();
-        self.admit(&headers).await?;
-        let (body, _room) = self.body(request.into_body()).await?;
+        let (body, _room) = self.body(&headers, request).await?;
         let messages = batch::read(&body).or_else(bad)?;
         let answers = self.send(&headers, messages).await?;
         let all = answers.iter().all(|(status, _)| status.is_success());
@@ -178,8 +176,25 @@ impl Visitor {
         Ok(answer)
     }
 
-    /// Reads a body. Its memory counts until the result is dropped.
-    async fn body(&self, body: Incoming) -> Result<(Bytes, BodyPlace<'_>), Box<Answer>> {
+    /// Reads the body of a request whose client is let in. Its memory counts until the result is dropped.
+    async fn body(
+        &self,
+        headers: &HeaderMap,
+        request: Request<Incoming>,
+    ) -> Result<(Bytes, BodyPlace<'_>), Box<Answer>> {
+        let is_two = request.version() == Version::HTTP_2;
+        let mut body = request.into_body();
+        let read = match self.admit(headers).await {
+            Ok(()) => self.read_body(&mut body).await,
+            Err(refusal) => Err(refusal),
+        };
+        if read.is_err() && is_two {
+            paced_body::discard(body).await;
+        }
+        read
+    }
+
+    async fn read_body(&self, body: &mut Incoming) -> Result<(Bytes, BodyPlace<'_>), Box<Answer>> {
         let too_large = || {
             let why = format!("a body has {} bytes at most", self.max_body);
             Err(Box::new(wrong(StatusCode::PAYLOAD_TOO_LARGE, why)))

@@ -296,3 +296,60 @@ fn a_full_listener_cuts_no_answer_that_is_being_read() {
     drop(silent);
     listener.stop(Duration::from_secs(60));
 }
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Reads a frame of HTTP/2: its kind, its flags and its stream.
+fn read_frame(stream: &mut TcpStream) -> (u8, u8, u32) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    stream.read_exact(&mut vec![0; length as usize]).unwrap();
+    (head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]))
+}
+
+#[test]
+fn a_refused_http_2_body_ends_with_an_answer_and_no_reset() {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    let listener = listen(Broker { reason: 0x86, message: None, seat: None });
+    let mut stream = TcpStream::connect(listener.addresses()[0].1).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // `:method: POST`, `:scheme: http`, `:path: /topics/a`, `:authority: localhost`.
+    let head = [&[0x83, 0x86, 0x44, 9][..], b"/topics/a", &[0x41, 9], b"localhost"].concat();
+    let begin = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(HEADERS, 4, 1, &head),
+        frame(DATA, 0, 1, &[b'x'; 10_000]),
+    ];
+    stream.write_all(&begin.concat()).unwrap();
+    let mut seen = Vec::new();
+    // The listener has long refused the client when it has answered all of these.
+    for _ in 0..500 {
+        stream.write_all(&frame(PING, 0, 0, &[0; 8])).unwrap();
+        seen.push(read_frame(&mut stream));
+        while seen.last() != Some(&(PING, 1, 0)) {
+            seen.push(read_frame(&mut stream));
+        }
+    }
+    stream.write_all(&frame(DATA, 1, 1, &[b'x'; 10_000])).unwrap();
+    let is_end = |(kind, flags, of): &(u8, u8, u32)| *of == 1 && matches!(*kind, DATA | HEADERS) && flags & 1 != 0;
+    while !seen.iter().any(is_end) {
+        seen.push(read_frame(&mut stream));
+    }
+    // A reset would come before the answer to this.
+    stream.write_all(&frame(PING, 0, 0, &[1; 8])).unwrap();
+    while seen.last() != Some(&(PING, 1, 0)) {
+        seen.push(read_frame(&mut stream));
+    }
+    assert!(!seen.iter().any(|(kind, ..)| *kind == RST_STREAM), "{seen:?}");
+    listener.stop(Duration::ZERO);
+}

@@ -48,7 +48,9 @@ fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
         format!("{allow}[[auth]]\nkind = 'api-key'\nfile = {pipe:?}\n"),
         format!("{tls}certificate = {pipe:?}\nkey = {pipe:?}\n"),
         format!("[admin]\ntoken_file = {pipe:?}\n"),
-        format!("[[bridge]]\nname = 'b'\naddress = '127.0.0.1:1'\nusername = 'u'\npassword_file = {pipe:?}\n"),
+        format!(
+            "[[bridge]]\nname = 'b'\nbroker = 'mqtt://127.0.0.1:1'\ntopics = ['t out']\nusername = 'u'\npassword_file = {pipe:?}\n"
+        ),
     ] {
         let ended = run(&["config", "check", &folder.write("t.toml", &keys)]);
         assert_eq!(ended.code, Some(1), "{keys}");
