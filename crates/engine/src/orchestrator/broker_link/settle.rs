@@ -164,13 +164,13 @@ impl Settlement {
         id: &MessageId,
     ) {
         self.resends.forget(id);
-        // More than one may wait for it, where it was dealt again.
-        while let Some((key, broker_link)) =
-            brokers.all.iter_mut().find(|(_, broker_link)| broker_link.unreturned.contains_key(id))
+        // More than one may wait for it, where it was dealt again. Each is searched once: with many messages under way the
+        // searches are the larger part of this.
+        let mut first = BrokerLinkKey(0);
+        while let Some((key, session, Unreturned { in_flight, .. })) =
+            brokers.all.range_mut(first..).find_map(|(key, broker_link)| broker_link.take_returned(*key, id))
         {
-            let (key, session) = (*key, broker_link.session);
-            let Some(Unreturned { in_flight, .. }) = broker_link.unreturned.remove(id) else { return };
-            broker_link.counters.returned += 1;
+            first = BrokerLinkKey(key.0 + 1);
             self.forget_unreturned(state, &in_flight);
             self.settle_or_keep(state, layouts, brokers, key, (*id, in_flight));
             brokers.fit_window(state, key);
@@ -182,6 +182,15 @@ impl Settlement {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
         self.unreturned_bytes -= cost;
         state.memory.held -= cost;
+    }
+}
+
+impl BrokerLink {
+    /// Takes a message out that has returned, if it waits for that here.
+    fn take_returned(&mut self, key: BrokerLinkKey, id: &MessageId) -> Option<(BrokerLinkKey, SessionKey, Unreturned)> {
+        let returned = self.unreturned.remove(id)?;
+        self.counters.returned += 1;
+        Some((key, self.session, returned))
     }
 }
 
