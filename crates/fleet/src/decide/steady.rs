@@ -28,6 +28,9 @@ const SPARE_MIN: f64 = 0.01;
 /// The busy part of the serving resources from which the demand may be higher than it shows, since publishers wait for
 /// acknowledgements.
 const FULL: f64 = 0.95;
+/// Work that keeps all planned resources busy for this multiple of a start and a peak is no peak: a new resource finds
+/// some.
+const OUTLASTS: f64 = 2.0;
 /// Number of windows with a remembered crest.
 const CRESTS_WITHIN: u32 = 12;
 
@@ -82,6 +85,14 @@ impl Steady {
     /// Whether something has been observed for longer than a peak.
     fn is_no_peak(&self, lasted: Duration) -> bool {
         lasted >= self.settings.least_measured(self.longer_than_a_peak())
+    }
+
+    /// Whether two observations show a demand, and so much waits that a new resource still finds work behind a peak, even
+    /// if nothing more arrives.
+    fn outlasts_a_peak(&self, lasted: Duration, reading: &DemandReading, seen: &LevelObservation<'_>) -> bool {
+        let seconds = reading.waiting.unwrap_or(0.0) / f64::from(seen.planned().max(1));
+        let served = self.lead_time(seen) + self.longer_than_a_peak().as_secs_f64();
+        lasted >= self.settings.least_measured(self.settings.interval) && seconds > OUTLASTS * served
     }
 
     /// The utilisation above which there is too little: above the upper threshold by the tolerance, yet short of full.
@@ -198,7 +209,7 @@ impl Steady {
         let text = format!("a demand of {:.2} resources asks for {needed}, {planned} are planned", reading.resources);
         let proposal = self.proposal(Rule::SustainedDemand, reading, planned, text);
         let wanted = Change::between(planned, needed);
-        if !self.is_no_peak(lasted) {
+        if !self.is_no_peak(lasted) && !self.outlasts_a_peak(lasted, reading, seen) {
             return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed: longer }));
         }
         Some(proposal.to(wanted))

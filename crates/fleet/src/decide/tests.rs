@@ -105,6 +105,24 @@ fn an_observation_that_comes_early_delays_no_growth() {
 }
 
 #[test]
+fn work_that_outlasts_a_peak_is_none() {
+    let settings = Settings::default();
+    let decisions = |queued: f64| {
+        let mut level = watched(PolicyName::Default, 1);
+        level.see_all(full(0.1, 0.0));
+        [0; 4].map(|_| level.see_all(full(1.0, queued)).change)
+    };
+    // Seconds in which one resource, which does 100 messages in each, has work when a new one serves behind a peak.
+    let seconds = 2.0 * (settings.lead_time + settings.peak + settings.interval).as_secs_f64();
+    let [first, second, ..] = decisions(100.0 * (seconds + 1.0));
+    assert_eq!(first, Change::Hold, "one observation may be wrong");
+    assert!(matches!(second, Change::Grow(_)), "{second:?}");
+    let held = decisions(100.0 * seconds);
+    assert_eq!(held[..3], [Change::Hold; 3], "a new resource may come too late for it");
+    assert!(matches!(held[3], Change::Grow(_)), "{held:?}");
+}
+
+#[test]
 fn no_level_shrinks_without_a_signal_or_below_the_minimum() {
     let mut level = watched(PolicyName::Brokel, 2);
     level.see(&[cpu(0.1), cpu(0.1)]);
@@ -332,15 +350,15 @@ fn the_latency_policy_grows_when_messages_wait_too_long() {
 fn the_default_ignores_a_peak_and_grows_by_the_demand() {
     let mut level = watched(PolicyName::Default, 1);
     level.see_all(full(0.5, 0.0));
-    // 700/s come, 100/s are handled: 9000 more wait after each 15 s.
-    let decisions: Vec<Decision> = (1..=4).map(|step| level.see_all(full(1.0, 9000.0 * f64::from(step)))).collect();
+    // 400/s come, 100/s are handled: 4500 more wait after each 15 s.
+    let decisions: Vec<Decision> = (1..=4).map(|step| level.see_all(full(1.0, 4500.0 * f64::from(step)))).collect();
     let (lasted, needed) = (Duration::from_secs(30), Duration::from_secs(45));
     assert_eq!(decisions[2].explanation.held_back, [HeldBack::MayBePeak { lasted, needed }]);
-    // A demand of 7 at 70 % needs 10; 36,000 that wait and 18,000 more until it serves, within two minutes, need 12.
-    assert_eq!((decisions[3].change, decisions[3].explanation.rule), (Change::Grow(11), Rule::SustainedDemand));
+    // A demand of 4 at 70 % needs 6; 18,000 that wait and 9,000 more until it serves, within two minutes, need 7.
+    assert_eq!((decisions[3].change, decisions[3].explanation.rule), (Change::Grow(6), Rule::SustainedDemand));
     // The pending resources meet the demand.
-    level.pending = 11;
-    assert_eq!(level.see_all(full(1.0, 45_000.0)).explanation.rule, Rule::Within);
+    level.pending = 6;
+    assert_eq!(level.see_all(full(1.0, 22_500.0)).explanation.rule, Rule::Within);
 }
 
 #[test]

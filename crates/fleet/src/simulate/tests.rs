@@ -220,8 +220,8 @@ fn the_default_serves_a_step_sooner_than_the_hpa_and_for_less() {
 fn the_default_grows_at_once_to_the_need_of_a_step() {
     let report = of_default(&rates((0..1500).map(|time| if time < 300 { 50.0 } else { 700.0 })));
     let first = &report.actions[0];
-    assert_eq!((first.time_s, first.from, first.to), (360.0, 1, 12));
-    assert_eq!((report.brokers_at_the_end, report.under_provisioned_s), (10, 90));
+    assert_eq!((first.time_s, first.from, first.to), (330.0, 1, 10));
+    assert_eq!((report.brokers_at_the_end, report.under_provisioned_s), (10, 60));
     assert!(report.missed_s < 240, "{}", report.missed_s);
 }
 
