@@ -122,10 +122,12 @@ pub enum MirrorError {
         log: LogName,
     },
     /// The owner of the log writes or trims it in each attempt to read it.
-    #[error("the owner of {log} changes it while it is read; try again")]
+    #[error("the owner of {log} changes it while it is read: {last}; try again")]
     Changing {
         /// The log.
         log: LogName,
+        /// Why the last attempt failed.
+        last: String,
     },
     /// The directory holds a store that is not a copy of this log.
     #[error(

@@ -30,28 +30,39 @@ pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> 
     if fence.is_some() {
         claim(bus, &place, Origin::claim(local.random(), fence))?;
     }
+    let mut last = String::new();
     for _ in 0..ATTEMPTS {
         // Asked again for each attempt: the owner may have trimmed the log up to an earlier end.
         let begun = bounds_of(bus, &place)?;
-        let mut replay = Replay::new(log, &local);
-        let error = match replay.read(bus, &place, Position::START, begun.next) {
-            Ok(()) if replay.has_index => {
-                let Replay { mut files, parts, records, bytes, .. } = replay;
+        let error = match Replay::whole(bus, &place, &local, begun.next) {
+            Ok(Replay { mut files, parts, records, bytes, has_index: true, .. }) => {
                 files.retain_named();
                 parts.install(&files, false)?;
                 return Ok(OpenReport { records, bytes, ..OpenReport::default() });
             }
-            Ok(()) => unfinished(log, begun),
+            Ok(replay) => {
+                replay.parts.discard()?;
+                unfinished(log, begun)
+            }
             Err(Stop::Failed(error)) => error,
-            // Its owner has trimmed the records that were to be read next.
-            Err(Stop::Restart) => MirrorError::Changing { log: log.clone() },
+            Err(Stop::Trimmed(first)) => trimmed(log, begun, first),
+            Err(Stop::Restart) => trimmed(log, begun, begun.next),
         };
-        replay.parts.discard()?;
         if is_final(&error, begun, bounds_of(bus, &place)?) {
             return Err(error);
         }
+        last = match error {
+            MirrorError::Changing { last, .. } => last,
+            error => error.to_string(),
+        };
     }
-    Err(MirrorError::Changing { log: log.clone() })
+    Err(MirrorError::Changing { log: log.clone(), last })
+}
+
+/// The error for records that were to be read next and are gone, up to a position.
+fn trimmed(log: &LogName, begun: Bounds, first: Position) -> MirrorError {
+    let last = format!("it had records from {} to {}, and goes on at {first}", begun.first, begun.next);
+    MirrorError::Changing { log: log.clone(), last }
 }
 
 /// The error for a log without a list of all files.
@@ -92,7 +103,7 @@ mod tests {
             assert!(!is_final(&error, bounds(3, 7), bounds(3, 8)), "its owner has written");
             assert!(!is_final(&error, bounds(3, 7), bounds(5, 7)), "its owner has trimmed");
         }
-        assert!(!is_final(&MirrorError::Changing { log: log.clone() }, bounds(3, 7), bounds(3, 7)));
+        assert!(!is_final(&trimmed(&log, bounds(3, 7), Position(8)), bounds(3, 7), bounds(3, 7)));
         assert!(is_final(&MirrorError::Contended { log }, bounds(3, 7), bounds(5, 9)));
     }
 }

@@ -157,15 +157,14 @@ fn find(
             return install(replay, sync, report);
         }
     }
-    let mut replay = Replay::new(log, local);
-    match replay.read(bus, place, Position::START, end) {
-        Ok(()) => {}
+    let replay = match Replay::whole(bus, place, local, end) {
+        Ok(replay) => replay,
         Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Restart) => {
+        Err(Stop::Restart | Stop::Trimmed(_)) => {
             let (position, damage) = (Position::START, Damage::Beginning);
             return Err(MirrorError::Damaged { log: log.clone(), position, damage });
         }
-    }
+    };
     let has_content = local.list()?.iter().any(|name| inspect::is_content(name));
     let is_copy = kept != Kept::Nothing;
     match (replay.has_index, is_copy) {
@@ -230,7 +229,7 @@ fn resume<'a>(
     match attempt() {
         Ok(replay) => Ok(Some(replay)),
         Err(Stop::Failed(error @ MirrorError::Bus { .. })) => Err(error),
-        Err(Stop::Restart) => {
+        Err(Stop::Restart | Stop::Trimmed(_)) => {
             tracing::info!(log = %place.log, "the working copy differs from the bus; fetching everything");
             Ok(None)
         }

@@ -39,6 +39,8 @@ pub(crate) struct Replay<'a> {
 pub(crate) enum Stop {
     /// The working copy does not do: all has to be read.
     Restart,
+    /// The records that were to be read next are gone; the log goes on at this position.
+    Trimmed(Position),
     Failed(MirrorError),
 }
 
@@ -86,13 +88,32 @@ impl<'a> Replay<'a> {
         Ok(replay)
     }
 
+    /// Reads a whole log. Where records behind its first ones are gone, it begins behind them: the lists of all files say
+    /// whether later records lack some.
+    pub(crate) fn whole(bus: &Bus, place: &LogPartition, disk: &'a RealDisk, end: Position) -> Result<Self, Stop> {
+        let mut from = Position::START;
+        loop {
+            let mut replay = Self::new(&place.log, disk);
+            match replay.read(bus, place, from, end) {
+                Ok(()) => return Ok(replay),
+                Err(stop) => {
+                    replay.parts.discard().map_err(|error| Stop::Failed(error.into()))?;
+                    match stop {
+                        Stop::Trimmed(first) if from < first && first < end => from = first,
+                        stop => return Err(stop),
+                    }
+                }
+            }
+        }
+    }
+
     /// Reads on.
     pub(crate) fn read(&mut self, bus: &Bus, place: &LogPartition, from: Position, to: Position) -> Result<(), Stop> {
         if from >= to {
             return self.check_missing();
         }
         let failed = |source| match source {
-            BusError::Trimmed { .. } => Stop::Restart,
+            BusError::Trimmed { first, .. } => Stop::Trimmed(first),
             source => Stop::Failed(MirrorError::Bus { log: place.log.clone(), source }),
         };
         let mut range = Range::new(bus, place, from, to).map_err(failed)?;

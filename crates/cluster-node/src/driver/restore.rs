@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_log_that_changes_while_it_is_read_is_read_again() {
         let log = || log_of("a").unwrap();
-        assert!(matches!(MirrorError::Changing { log: log() }.into(), BlockReason::Refused(_)));
+        assert!(matches!(MirrorError::Changing { log: log(), last: String::new() }.into(), BlockReason::Refused(_)));
         assert!(matches!(MirrorError::Unfinished { log: log() }.into(), BlockReason::Lasting(_)));
     }
 

@@ -12,7 +12,7 @@ use crate::harness::{
     Committed, Folder, PATIENCE, contents, embedded, mirror, mirror_settings, place, stepped, store_settings,
 };
 
-fn submit(store: &mut Stepped, sequence: u64) {
+pub(crate) fn submit(store: &mut Stepped, sequence: u64) {
     let mut payload = Vec::new();
     put(&mut payload, &sequence.to_be_bytes(), b"value").unwrap();
     store.submit(0, sequence, payload).unwrap();

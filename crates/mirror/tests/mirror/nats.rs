@@ -1,17 +1,21 @@
 //! The mirror on a real NATS server, which each test starts for itself.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Bus, Settings};
+use tidegate_bus::{Append, Bus, LogSpec, Record, Settings};
 use tidegate_mirror::{Lost, MirrorDisk};
 use tidegate_store::operation::put;
 use tidegate_store::{Disk, Running, Settings as StoreSettings, State, keep_all};
 
+use crate::fencing::submit;
 use crate::harness::{
-    Folder, PATIENCE, contents, contents_on, mirror, mirror_settings, place, stepped, store_settings,
+    Folder, PATIENCE, ask, contents, contents_on, embedded, mirror, mirror_settings, place, records, stepped,
+    store_settings,
 };
 
 #[path = "../../../bus/tests/nats/server.rs"]
@@ -24,6 +28,29 @@ impl Nats {
         let settings = Settings { max_waiting_time, ..Settings::default() };
         let address = self.address().parse().unwrap();
         Bus::open(&address, settings, Arc::new(|_| {})).unwrap()
+    }
+
+    /// Deletes one message of a stream, as a fault of the server does.
+    fn delete(&self, stream: &str, sequence: u64) {
+        let connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut answers = BufReader::new(connection.try_clone().unwrap());
+        let question = format!("{{\"seq\":{sequence}}}");
+        let subject = format!("$JS.API.STREAM.MSG.DELETE.{stream}");
+        let text = format!(
+            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{question}\r\n",
+            question.len()
+        );
+        (&connection).write_all(text.as_bytes()).unwrap();
+        let mut line = String::new();
+        while !line.starts_with("MSG answer") {
+            line.clear();
+            assert_ne!(answers.read_line(&mut line).unwrap(), 0, "the server has closed the connection");
+        }
+        let length: usize = line.split_whitespace().next_back().unwrap().parse().unwrap();
+        let mut answer = vec![0; length];
+        answers.read_exact(&mut answer).unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains("\"success\":true"), "{answer}");
     }
 }
 
@@ -230,4 +257,36 @@ fn a_mirror_can_be_closed_while_the_server_is_away() {
     node.disk.close(Duration::from_millis(100));
     node.running.stop();
     assert_eq!(node.commits.try_iter().count(), 0);
+}
+
+#[test]
+fn a_store_is_fetched_behind_records_that_are_gone() {
+    const COMMITS: u64 = 20;
+    let (nats, other, folder) = (Nats::start(), embedded(), Folder::new());
+    let disk = mirror(&other, "a", folder.path()).unwrap().disk;
+    let (mut store, _) = stepped(&disk, store_settings());
+    for sequence in 1..=COMMITS {
+        submit(&mut store, sequence);
+        while !store.step() {}
+    }
+    let log = records(&other, "a");
+    // In front of the log are records of an earlier one, the last of which is missing.
+    let bus = nats.bus(Duration::from_secs(10));
+    ask(|done| bus.create(LogSpec::fenced(place("a").log, 1), done));
+    let epoch = ask(|done| bus.own(&place("a"), done));
+    let append =
+        |record: &Record| ask(|done| bus.append(&place("a"), Append::new(record.payload.clone()).by(epoch), done));
+    let last = log.iter().take(3).map(append).last().unwrap();
+    for record in &log {
+        append(record);
+    }
+    nats.delete("tidegate_store-a_0", last.0);
+    let elsewhere = Folder::new();
+    tidegate_mirror::fetch(&bus, &place("a").log, elsewhere.path(), None).unwrap();
+    let local = Arc::new(tidegate_store::RealDisk::create(elsewhere.path()).unwrap());
+    let fetched = tidegate_store::open(local, store_settings(), keep_all()).unwrap().store;
+    let mut found = 0;
+    fetched.for_each(&mut |_, _| found += 1).unwrap();
+    assert_eq!(found, COMMITS);
+    assert_eq!(contents_on(&bus, "a").len() as u64, COMMITS, "its owner, without its files");
 }
