@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::activity::WRITE_TIMEOUT;
 use crate::answer_room::{self, AnswerRoom};
 use crate::body_room::BodyRoom;
 use crate::counters::Counters;
@@ -22,8 +23,6 @@ use crate::{Gateway, TlsSession};
 
 /// The protocol in errors and in the names of threads.
 const PROTOCOL: &str = "HTTP";
-/// How long a client may read nothing while an answer waits; then its connection is closed.
-pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system had no file left for another connection.

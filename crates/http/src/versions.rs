@@ -17,10 +17,9 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-use crate::activity::Activity;
+use crate::activity::{Activity, WRITE_TIMEOUT};
 use crate::answer::Body;
 use crate::pieces::Pieces;
-use crate::server::WRITE_TIMEOUT;
 use crate::visitor::Visitor;
 
 /// Time for the head of a request, and for the next request of a connection.

@@ -93,7 +93,7 @@ const DEAD_TRANSFERS: u64 = 1 << 63;
 pub(super) enum BlockReason {
     /// It may work later.
     Passing(String),
-    /// The bus refuses, or the owner of a log changes it, which may pass.
+    /// The bus refuses, which may pass.
     Refused(String),
     /// It never will.
     Lasting(String),
@@ -106,9 +106,12 @@ impl From<MirrorError> for BlockReason {
             MirrorError::Bus {
                 source: BusError::Refused { .. } | BusError::NoRoom { .. } | BusError::Unknown(_),
                 ..
-            }
-            | MirrorError::Changing { .. } => Self::Refused(text),
-            MirrorError::Bus { .. } | MirrorError::Contended { .. } | MirrorError::Local(_) => Self::Passing(text),
+            } => Self::Refused(text),
+            // A log that its owner changes is not lost: the owner's next list of all files makes it readable.
+            MirrorError::Bus { .. }
+            | MirrorError::Changing { .. }
+            | MirrorError::Contended { .. }
+            | MirrorError::Local(_) => Self::Passing(text),
             _ => Self::Lasting(text),
         }
     }
@@ -409,7 +412,8 @@ mod tests {
     #[test]
     fn a_log_that_changes_while_it_is_read_is_read_again() {
         let log = || log_of("a").unwrap();
-        assert!(matches!(MirrorError::Changing { log: log(), last: String::new() }.into(), BlockReason::Refused(_)));
+        let changing = MirrorError::Changing { log: log(), last: String::new() };
+        assert!(matches!(changing.into(), BlockReason::Passing(_)), "it counts as lost at no time");
         assert!(matches!(MirrorError::Unfinished { log: log() }.into(), BlockReason::Lasting(_)));
     }
 

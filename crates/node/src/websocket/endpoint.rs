@@ -28,7 +28,7 @@ enum Phase {
 #[derive(Debug)]
 struct Request {
     held: Vec<u8>,
-    /// What the listener serves.
+    /// The path and the origins that the listener serves.
     site: Arc<Site>,
 }
 

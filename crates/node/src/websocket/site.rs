@@ -1,6 +1,6 @@
-//! The WebSockets of a listener: at which path, and for pages of which origins.
+//! The path of a listener's WebSockets, and the origins of the pages that may connect.
 
-/// What a listener serves.
+/// The path and the origins that a listener serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     path: Box<str>,

@@ -2,7 +2,7 @@
 
 use crate::event::Delay;
 use crate::events::reason::Reason;
-use crate::session::Flow;
+use crate::session::{Flow, Session};
 use crate::session::overflow::Arriving;
 use crate::settings::overflow::Bounds;
 use crate::state::overflow::FullQueue;
@@ -14,6 +14,13 @@ impl Flow {
     /// from other shards.
     pub(crate) fn is_beyond(&self, bounds: &Bounds, link_bytes: u64) -> bool {
         self.waiting().1 >= bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes)
+    }
+}
+
+impl Session {
+    /// Whether the queue, which blocks, drops a message instead of letting its publisher wait.
+    pub(crate) fn blocks_no_more(&self, bounds: &Bounds, link_bytes: u64) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.block_given_up || flow.is_beyond(bounds, link_bytes))
     }
 }
 
