@@ -17,13 +17,11 @@ use crate::counters::Counters;
 use crate::queue::Queues;
 use crate::versions::{HttpVersion, serve, with_alpn};
 use crate::visitor::{MAX_BODIES, Visitor};
-use crate::write_limit::WriteLimit;
+use crate::write_limit::{WRITE_TIMEOUT, WriteLimit};
 use crate::{Gateway, TlsSession};
 
 /// The protocol in errors and in the names of threads.
 const PROTOCOL: &str = "HTTP";
-/// How long a client may read nothing while an answer waits; then its connection is closed.
-pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system had no file left for another connection.

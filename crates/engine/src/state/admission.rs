@@ -24,6 +24,7 @@ impl ShardState {
     ) -> Result<Vec<SessionKey>, Full> {
         let mut sessions = Vec::new();
         let (mut first, mut asked) = (None, 0);
+        let link_bytes = self.settings.limits.shard_link_bytes;
         for target in route.targets() {
             let qos = target.qos().min(wanted.qos);
             if self.sessions.get(target.session.0).is_none() {
@@ -41,7 +42,13 @@ impl ShardState {
                     continue;
                 }
                 OverflowPolicy::Reject => {}
-                OverflowPolicy::Block if self.blocks_no_more(now, target.session, wanted) => {}
+                OverflowPolicy::Block
+                    if wanted.qos == QoS::ExactlyOnce
+                        && self
+                            .sessions
+                            .get(target.session.0)
+                            .is_some_and(|it| it.blocks_no_more(&bounds, link_bytes))
+                        && !self.has_room_now(now, target.session, wanted) => {}
                 _ => continue,
             }
             first = first.or(Some(target.session));
@@ -58,16 +65,6 @@ impl ShardState {
             }
         }
         first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
-    }
-
-    /// Whether a queue that blocks drops a QoS 2 message instead of letting its publisher wait.
-    fn blocks_no_more(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        let flow = self.sessions.get(to.0).and_then(|session| session.flow.as_ref());
-        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
-        let link_bytes = self.settings.limits.shard_link_bytes;
-        wanted.qos == QoS::ExactlyOnce
-            && flow.is_some_and(|flow| flow.block_given_up || flow.is_beyond(&bounds, link_bytes))
-            && !self.has_room_now(now, to, wanted)
     }
 
     /// True if a session's queue can take a message without dropping any, after expired messages have left it.

@@ -28,7 +28,7 @@ enum Phase {
 #[derive(Debug)]
 struct Request {
     held: Vec<u8>,
-    /// What the listener serves.
+    /// Its path, and the pages that may connect.
     site: Arc<Site>,
 }
 

@@ -1,6 +1,6 @@
-//! The WebSockets of a listener: at which path, and for pages of which origins.
+//! The WebSockets of a listener: its path, and the origins of pages that may connect.
 
-/// What a listener serves.
+/// The path of a listener and the pages that may connect to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     path: Box<str>,
