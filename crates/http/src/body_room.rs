@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 /// Bytes of a permit.
 const UNIT: usize = 1 << 10;
-/// Parts of a room. The bodies of one address take one part at most. A longest body has room in any case.
+/// Parts of a room; the bodies of one address take one part at most. A longest body has room in any case.
 const SHARES: usize = 2;
 
 /// Bounds the bytes of the bodies that the connections of a listener hold.

@@ -18,7 +18,7 @@ use crate::counters::Counters;
 use crate::queue::Queues;
 use crate::versions::{HttpVersion, serve, with_alpn};
 use crate::visitor::{MAX_BODIES, Visitor};
-use crate::write_limit::WriteLimit;
+use crate::write_limit::{WRITE_TIMEOUT, WriteLimit};
 use crate::{Gateway, TlsSession};
 
 /// The protocol in errors and in the names of threads.

@@ -21,6 +21,7 @@ use crate::activity::{Activity, WRITE_TIMEOUT};
 use crate::answer::Body;
 use crate::pieces::Pieces;
 use crate::visitor::Visitor;
+use crate::write_limit::WRITE_TIMEOUT;
 
 /// Time for the head of a request, and for the next request of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);

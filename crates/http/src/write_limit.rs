@@ -8,6 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+/// How long a client may read nothing while an answer waits; then its connection is closed.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A stream whose writes fail when the other side has taken no byte for some time.
 pub(crate) struct WriteLimit<S> {
     stream: S,

@@ -19,14 +19,14 @@ use tidegate_store::{RealDisk, Settings, keep_all, open};
 const VALUES: u64 = 50;
 /// Batches, of 100 kB each. Journal files are merged and used again meanwhile.
 const BATCHES: u64 = 4_000;
-/// Starts that are measured; the median is shown.
+/// Starts, whose median is shown.
 const STARTS: usize = 5;
 
 fn value(name: &str) -> Vec<u8> {
     if name == "hostile" { hostile() } else { vec![0xA5; 2_000] }
 }
 
-/// Bytes that repeat a possible header: no checksum, a length of 8 MiB, a number higher than that of each journal file.
+/// Headers of frames, as a peer would write them: no checksum, a length of 8 MiB, a number above those of all frames.
 fn hostile() -> Vec<u8> {
     let unit = [&[0; 4][..], &(8_u32 << 20).to_le_bytes(), &0xff_ffff_u64.to_le_bytes()].concat();
     unit.into_iter().cycle().take(2_000).collect()

@@ -44,7 +44,10 @@ impl ShardState {
                 OverflowPolicy::Reject => {}
                 OverflowPolicy::Block
                     if wanted.qos == QoS::ExactlyOnce
-                        && self.sessions.get(target.session.0).is_some_and(|it| it.blocks_no_more(&bounds, link_bytes))
+                        && self
+                            .sessions
+                            .get(target.session.0)
+                            .is_some_and(|it| it.blocks_no_more(&bounds, link_bytes))
                         && !self.has_room_now(now, target.session, wanted) => {}
                 _ => continue,
             }

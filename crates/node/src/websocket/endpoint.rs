@@ -28,14 +28,14 @@ enum Phase {
 #[derive(Debug)]
 struct Request {
     held: Vec<u8>,
-    /// The path and the origins that the listener serves.
+    /// Its path, and the pages that may connect.
     site: Arc<Site>,
 }
 
 /// The result of the bytes of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The range of the input that holds the MQTT bytes, moved together.
+    /// Where the MQTT bytes lie in the input, moved together.
     pub payload: Range<usize>,
     /// Set once, when no more input follows: send the pending output, then close.
     pub ended: Option<Ended>,

@@ -151,7 +151,7 @@ fn accept(request: &Request<'_, '_>, site: &Site) -> Result<Vec<u8>, Refusal> {
     if !upgrade {
         return Err(Refusal::NoUpgrade);
     }
-    // Several of them are none that a browser sends.
+    // No browser sends several.
     let mut origins = values(fields, "origin");
     let origin = origins.next();
     if !site.allows(origin, value(fields, "host")) || origin.is_some() && origins.any(|other| Some(other) != origin) {

@@ -1,6 +1,6 @@
-//! The path of a listener's WebSockets, and the origins of the pages that may connect.
+//! The WebSockets of a listener: its path, and the origins of pages that may connect.
 
-/// The path and the origins that a listener serves.
+/// The path of a listener and the pages that may connect to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     path: Box<str>,

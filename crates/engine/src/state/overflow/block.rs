@@ -2,8 +2,8 @@
 
 use crate::event::Delay;
 use crate::events::reason::Reason;
-use crate::session::{Flow, Session};
 use crate::session::overflow::Arriving;
+use crate::session::{Flow, Session};
 use crate::settings::overflow::Bounds;
 use crate::state::overflow::FullQueue;
 use tidegate_mqtt::QoS;
@@ -12,13 +12,13 @@ impl Flow {
     /// Whether a queue takes no message even from a publisher that waits with the next one. A publisher is asked to wait as
     /// soon as the limit is reached. Messages in flight by then still enter: one of each publisher, and those on their way
     /// from other shards.
-    pub(crate) fn is_beyond(&self, bounds: &Bounds, link_bytes: u64) -> bool {
+    fn is_beyond(&self, bounds: &Bounds, link_bytes: u64) -> bool {
         self.waiting().1 >= bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes)
     }
 }
 
 impl Session {
-    /// Whether the queue, which blocks, drops a message instead of letting its publisher wait.
+    /// Whether a queue that blocks drops a message for which it has no room, and lets its publisher wait no more.
     pub(crate) fn blocks_no_more(&self, bounds: &Bounds, link_bytes: u64) -> bool {
         self.flow.as_ref().is_some_and(|flow| flow.block_given_up || flow.is_beyond(bounds, link_bytes))
     }
