@@ -162,7 +162,7 @@ impl Session {
                 Step::Event(Event::Trace(trace)) => show(&trace),
                 Step::Event(Event::Disconnected(why)) => self.lost(why)?,
                 Step::Event(Event::InvalidTopic(error)) => {
-                    self.warn(&format_args!("a message is left out: its topic {error}"))
+                    self.warn(&format_args!("a message is left out: its topic {error}"));
                 }
                 Step::Event(Event::BeyondReceiveMaximum) => {
                     if !std::mem::replace(&mut self.told_beyond, true) {

@@ -105,7 +105,7 @@ fn an_observation_that_comes_early_delays_no_growth() {
 }
 
 #[test]
-fn work_that_outlasts_a_peak_is_none() {
+fn much_waiting_work_is_no_peak() {
     let settings = Settings::default();
     let decisions = |queued: f64| {
         let mut level = watched(PolicyName::Default, 1);

@@ -324,18 +324,8 @@ impl FleetCalls<'_> {
         let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic) {
             Some(slot) => slot,
             None => match publishing!(self.engine).new_slot(tenant, topic) {
-                Err(Refused {
-                    reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong | Reason::InvalidTopicName),
-                    detail,
-                }) => {
-                    // The broker may have wider limits, or have changed the topic, as RabbitMQ makes a `+` of a `*`. It would
-                    // bring the message again on each connection.
-                    self.engine.state.counters.drop_message(reason);
-                    let error = format!("the broker has brought a message whose topic cannot be used: {detail}");
-                    self.engine.broker_links.brokers.note_broker_link_error(key, error);
-                    return Ok(0);
-                }
-                slot => slot?,
+                Err(refused) => return self.pass_over(key, refused),
+                Ok(slot) => slot,
             },
         };
         if self.is_left_out(slot) {
@@ -400,6 +390,20 @@ impl FleetCalls<'_> {
             parking!(self.engine).wait_for_links(now, key, done.full);
         }
         if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 }
+    }
+
+    /// A message whose topic has no route is acknowledged and dropped if its topic is the cause. The broker may have wider
+    /// limits, or have changed the topic, as RabbitMQ makes a `+` of a `*`. It would bring the message again on each
+    /// connection.
+    #[cold]
+    fn pass_over(&mut self, key: ConnectionKey, refused: Refused) -> Result<u32, Refused> {
+        if !matches!(refused.reason, Reason::TopicTooDeep | Reason::TopicTooLong | Reason::InvalidTopicName) {
+            return Err(refused);
+        }
+        self.engine.state.counters.drop_message(refused.reason);
+        let error = format!("the broker has brought a message whose topic cannot be used: {}", refused.detail);
+        self.engine.broker_links.brokers.note_broker_link_error(key, error);
+        Ok(0)
     }
 
     /// Notes a message for partitions that move; returns whether they alone want it.
