@@ -61,7 +61,7 @@ pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> 
 
 /// The error for records that were to be read next and are gone, up to a position.
 fn trimmed(log: &LogName, begun: Bounds, first: Position) -> MirrorError {
-    let last = format!("it had records from {} to {}, and goes on at {first}", begun.first, begun.next);
+    let last = format!("it had records from {} to {}, and continues at {first}", begun.first, begun.next);
     MirrorError::Changing { log: log.clone(), last }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Replay<'a> {
 pub(crate) enum Stop {
     /// The working copy does not do: all has to be read.
     Restart,
-    /// The records that were to be read next are gone; the log goes on at this position.
+    /// The records that were to be read next are gone; the log continues at this position.
     Trimmed(Position),
     Failed(MirrorError),
 }
