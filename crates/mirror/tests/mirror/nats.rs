@@ -270,7 +270,7 @@ fn a_store_is_fetched_behind_records_that_are_gone() {
         while !store.step() {}
     }
     let log = records(&other, "a");
-    // In front of the log are records of an earlier one, without its last record.
+    // In front of the log are records of an earlier log. The last one is missing.
     let bus = nats.bus(Duration::from_secs(10));
     ask(|done| bus.create(LogSpec::fenced(place("a").log, 1), done));
     let epoch = ask(|done| bus.own(&place("a"), done));
