@@ -10,8 +10,6 @@ use tidegate_connections::ConnectionPermit;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// How long a client may read nothing while an answer waits; then its connection is closed.
-pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Requests of an HTTP/2 connection that its client gives up before the answer; beyond it the connection ends.
 const MAX_ABANDONED: usize = 100;
 

@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::activity::WRITE_TIMEOUT;
 use crate::answer_room::{self, AnswerRoom};
 use crate::body_room::BodyRoom;
 use crate::counters::Counters;
@@ -40,7 +39,7 @@ pub struct DoorSettings {
     pub listener: u16,
     /// Its name, for the log.
     pub name: String,
-    /// The addresses it listens on; with port 0 all get the same free port.
+    /// Where it listens; with port 0 all addresses get the same free port.
     pub addresses: Vec<SocketAddr>,
     /// Whether TLS is spoken.
     pub tls: bool,
@@ -65,7 +64,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The addresses it listens on, with the numbers of the listeners.
+    /// Where it listens, with the numbers of the listeners.
     pub fn addresses(&self) -> &[(u16, SocketAddr)] {
         &self.addresses
     }

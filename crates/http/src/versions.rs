@@ -17,7 +17,7 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-use crate::activity::{Activity, WRITE_TIMEOUT};
+use crate::activity::Activity;
 use crate::answer::Body;
 use crate::pieces::Pieces;
 use crate::visitor::Visitor;
