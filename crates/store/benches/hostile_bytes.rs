@@ -26,7 +26,7 @@ fn value(name: &str) -> Vec<u8> {
     if name == "hostile" { hostile() } else { vec![0xA5; 2_000] }
 }
 
-/// Headers of frames, as a peer would write them: no checksum, a length of 8 MiB, a number above those of all frames.
+/// Headers of frames, as a peer would write them: no checksum, a length of 8 MiB, a number above all frames.
 fn hostile() -> Vec<u8> {
     let unit = [&[0; 4][..], &(8_u32 << 20).to_le_bytes(), &0xff_ffff_u64.to_le_bytes()].concat();
     unit.into_iter().cycle().take(2_000).collect()
