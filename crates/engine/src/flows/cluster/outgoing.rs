@@ -286,8 +286,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Forgets the messages of partitions that live elsewhere from now on. Those that were sent have no end here: their
-    /// new home sends them again under the same names.
+    /// Forgets the messages of partitions that live elsewhere from now on. The names of sent ones stay open: their new
+    /// home sends them again under these names.
     pub(crate) fn forget_outgoing(&mut self, state: &mut ShardState, partitions: Partitions) {
         let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
         let its: Vec<u64> = its.map(|(number, _)| *number).collect();
