@@ -58,6 +58,9 @@ pub enum Damage {
         /// The number of the previous record.
         last: u64,
     },
+    /// Records in front of it are missing, and no list of all files follows.
+    #[error("records in front of it are missing")]
+    Missing,
     /// The first records are missing.
     #[error("its beginning cannot be read")]
     Beginning,

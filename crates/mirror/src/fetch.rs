@@ -7,9 +7,10 @@ use tidegate_bus::{Bounds, Bus, LogName, LogPartition, LogSpec, Position};
 use tidegate_store::{Disk, RealDisk};
 
 use crate::ask::ask;
+use crate::local::Parts;
 use crate::open::claim;
 use crate::record::Origin;
-use crate::replay::{Replay, Stop};
+use crate::replay::Replay;
 use crate::{Damage, MirrorError, OpenReport};
 
 /// How often a log is read from its beginning again when its owner trims it meanwhile.
@@ -40,29 +41,19 @@ pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> 
                 parts.install(&files, false)?;
                 return Ok(OpenReport { records, bytes, ..OpenReport::default() });
             }
-            Ok(replay) => {
-                replay.parts.discard()?;
-                unfinished(log, begun)
-            }
-            Err(Stop::Failed(error)) => error,
-            Err(Stop::Trimmed(first)) => trimmed(log, begun, first),
-            Err(Stop::Restart) => trimmed(log, begun, begun.next),
+            Ok(_) => unfinished(log, begun),
+            Err(error) => error,
         };
+        Parts::new(&local).discard()?;
         if is_final(&error, begun, bounds_of(bus, &place)?) {
             return Err(error);
         }
         last = match error {
-            MirrorError::Changing { last, .. } => last,
+            MirrorError::Damaged { position, damage, .. } => format!("record {position}: {damage}"),
             error => error.to_string(),
         };
     }
     Err(MirrorError::Changing { log: log.clone(), last })
-}
-
-/// The error for records that were to be read next and are gone, up to a position.
-fn trimmed(log: &LogName, begun: Bounds, first: Position) -> MirrorError {
-    let last = format!("it had records from {} to {}, and continues at {first}", begun.first, begun.next);
-    MirrorError::Changing { log: log.clone(), last }
 }
 
 /// The error for a log without a list of all files.
@@ -77,7 +68,6 @@ fn unfinished(log: &LogName, bounds: Bounds) -> MirrorError {
 /// written or trimmed the log meanwhile.
 fn is_final(error: &MirrorError, begun: Bounds, ended: Bounds) -> bool {
     match error {
-        MirrorError::Changing { .. } => false,
         MirrorError::Unfinished { .. } | MirrorError::Damaged { .. } => begun == ended,
         _ => true,
     }
@@ -103,7 +93,6 @@ mod tests {
             assert!(!is_final(&error, bounds(3, 7), bounds(3, 8)), "its owner has written");
             assert!(!is_final(&error, bounds(3, 7), bounds(5, 7)), "its owner has trimmed");
         }
-        assert!(!is_final(&trimmed(&log, bounds(3, 7), Position(8)), bounds(3, 7), bounds(3, 7)));
         assert!(is_final(&MirrorError::Contended { log }, bounds(3, 7), bounds(5, 9)));
     }
 }

@@ -13,7 +13,7 @@ use crate::record::{Body, Origin, encode};
 use crate::replay::{Replay, Stop};
 use crate::send_queue::{SendQueue, State};
 use crate::settings::MIN_MAX_BYTES;
-use crate::{Damage, MirrorDisk, MirrorError, Settings};
+use crate::{MirrorDisk, MirrorError, Settings};
 
 /// How often the log is claimed again when another process claims it at the same time.
 const CLAIMS: u32 = 8;
@@ -157,14 +157,7 @@ fn find(
             return install(replay, sync, report);
         }
     }
-    let replay = match Replay::whole(bus, place, local, end) {
-        Ok(replay) => replay,
-        Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Restart | Stop::Trimmed(_)) => {
-            let (position, damage) = (Position::START, Damage::Beginning);
-            return Err(MirrorError::Damaged { log: log.clone(), position, damage });
-        }
-    };
+    let replay = Replay::whole(bus, place, local, end)?;
     let has_content = local.list()?.iter().any(|name| inspect::is_content(name));
     let is_copy = kept != Kept::Nothing;
     match (replay.has_index, is_copy) {

@@ -88,22 +88,30 @@ impl<'a> Replay<'a> {
         Ok(replay)
     }
 
-    /// Reads a whole log. Where records behind its first ones are gone, it begins behind them: the lists of all files say
-    /// whether later records lack some.
-    pub(crate) fn whole(bus: &Bus, place: &LogPartition, disk: &'a RealDisk, end: Position) -> Result<Self, Stop> {
+    /// Reads a whole log. If records behind its first ones are gone, it begins behind them, provided that a list of all
+    /// files follows: lists say whether later records lack some.
+    ///
+    /// # Errors
+    /// An error leaves the files read so far in the directory.
+    pub(crate) fn whole(
+        bus: &Bus,
+        place: &LogPartition,
+        disk: &'a RealDisk,
+        end: Position,
+    ) -> Result<Self, MirrorError> {
+        let damaged = |position, damage| MirrorError::Damaged { log: place.log.clone(), position, damage };
         let mut from = Position::START;
         loop {
             let mut replay = Self::new(&place.log, disk);
             match replay.read(bus, place, from, end) {
-                Ok(()) => return Ok(replay),
-                Err(stop) => {
-                    replay.parts.discard().map_err(|error| Stop::Failed(error.into()))?;
-                    match stop {
-                        Stop::Trimmed(first) if from < first && first < end => from = first,
-                        stop => return Err(stop),
-                    }
-                }
+                Ok(()) if replay.has_index || from == Position::START => return Ok(replay),
+                Ok(()) => return Err(damaged(from, Damage::Missing)),
+                Err(Stop::Trimmed(first)) if from < first && first < end => from = first,
+                Err(Stop::Trimmed(first)) => return Err(damaged(first, Damage::Missing)),
+                Err(Stop::Restart) => return Err(damaged(from, Damage::Beginning)),
+                Err(Stop::Failed(error)) => return Err(error),
             }
+            replay.parts.discard()?;
         }
     }
 

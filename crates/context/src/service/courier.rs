@@ -160,16 +160,7 @@ impl Courier {
         }
     }
 
-    /// Appends to the partition of a key's node; `done` gets the outcome.
-    pub(crate) fn append_to(&self, topic: Topic, partition: u32, append: Append, done: Done<Position>) {
-        if let Err(error) = self.try_append(topic, partition, append, done)
-            && let Some(times) = self.told.not_appended.note()
-        {
-            tracing::warn!(%error, log = topic.name(), times, "cannot append to a log of the core");
-        }
-    }
-
-    /// The same; an append that is not begun is an error.
+    /// Appends to a partition of a topic's log. An append that is not begun is an error, and `done` is not called.
     pub(crate) fn try_append(
         &self,
         topic: Topic,
@@ -228,19 +219,24 @@ impl Courier {
         node: Option<&str>,
         key: &str,
         payload: Vec<u8>,
-        failed: impl FnOnce() + Send + 'static,
+        failed: impl Fn() + Clone + Send + 'static,
     ) {
         let partition = node.map_or(0, |node| partition_of(node.as_bytes(), topic.partitions(self.partitions)));
         let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
-        let told = Arc::clone(&self.told);
+        let (told, failed_later) = (Arc::clone(&self.told), failed.clone());
         let done: Done<Position> = Box::new(move |outcome| {
             let Err(error) = outcome else { return };
             if let Some(times) = told.not_stored.note() {
                 tracing::warn!(%error, log = topic.name(), times, "an event of the core was not stored");
             }
-            failed();
+            failed_later();
         });
-        self.append_to(topic, partition, append, done);
+        if let Err(error) = self.try_append(topic, partition, append, done) {
+            if let Some(times) = self.told.not_appended.note() {
+                tracing::warn!(%error, log = topic.name(), times, "cannot append to a log of the core");
+            }
+            failed();
+        }
     }
 }
 
@@ -421,6 +417,23 @@ mod tests {
         courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
         assert_eq!(said(), DeliveryOutcome::Done);
         assert_eq!(courier.counters().figures().left_out_not_stored, 1);
+    }
+
+    #[test]
+    fn a_sender_learns_that_the_bus_does_not_take_its_message() {
+        let courier = courier();
+        let (sender, failures) = sync_channel(2);
+        let tell = |payload| {
+            let sender = sender.clone();
+            courier.tell_or(Topic::PingConfig, None, "gw", payload, move || sender.send(()).unwrap());
+        };
+        tell(b"{}".to_vec());
+        failures.recv().expect("there is no such log yet");
+        courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
+        tell(vec![b' '; 2_000_000]);
+        failures.recv().expect("it is too large");
+        drop(sender);
+        assert!(failures.recv().is_err(), "each failure is said once");
     }
 
     #[test]

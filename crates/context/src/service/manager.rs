@@ -173,7 +173,7 @@ fn tell(courier: &Courier, action: &PointsAction, unconfigured: &Arc<Mutex<Vec<S
         PointsAction::Configure(config) => {
             let (gateway, unconfigured) = (config.gateway.clone(), Arc::clone(unconfigured));
             courier.tell_or(Topic::PingConfig, None, &config.gateway, config.write(), move || {
-                unconfigured.lock().unwrap_or_else(PoisonError::into_inner).push(gateway);
+                unconfigured.lock().unwrap_or_else(PoisonError::into_inner).push(gateway.clone());
             });
         }
         PointsAction::List(list) => courier.tell(Topic::GWList, None, Topic::GWList.name(), list.write()),

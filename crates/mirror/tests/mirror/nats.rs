@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, Bus, LogSpec, Record, Settings};
-use tidegate_mirror::{Lost, MirrorDisk};
+use tidegate_bus::{Append, Bus, LogSpec, Position, Record, Settings};
+use tidegate_mirror::{Damage, Lost, MirrorDisk, MirrorError};
 use tidegate_store::operation::put;
 use tidegate_store::{Disk, Running, Settings as StoreSettings, State, keep_all};
 
@@ -259,10 +259,12 @@ fn a_mirror_can_be_closed_while_the_server_is_away() {
     assert_eq!(node.commits.try_iter().count(), 0);
 }
 
-#[test]
-fn a_store_is_fetched_behind_records_that_are_gone() {
-    const COMMITS: u64 = 20;
-    let (nats, other, folder) = (Nats::start(), embedded(), Folder::new());
+/// Commits of the store that [`copied_log`] puts on a server.
+const COMMITS: u64 = 20;
+
+/// The log of a store on a server, behind some records of an earlier log. Returns the positions of all records.
+fn copied_log(bus: &Bus, earlier: usize) -> Vec<Position> {
+    let (other, folder) = (embedded(), Folder::new());
     let disk = mirror(&other, "a", folder.path()).unwrap().disk;
     let (mut store, _) = stepped(&disk, store_settings());
     for sequence in 1..=COMMITS {
@@ -270,17 +272,19 @@ fn a_store_is_fetched_behind_records_that_are_gone() {
         while !store.step() {}
     }
     let log = records(&other, "a");
-    // In front of the log are records of an earlier log. The last one is missing.
-    let bus = nats.bus(Duration::from_secs(10));
     ask(|done| bus.create(LogSpec::fenced(place("a").log, 1), done));
     let epoch = ask(|done| bus.own(&place("a"), done));
     let append =
         |record: &Record| ask(|done| bus.append(&place("a"), Append::new(record.payload.clone()).by(epoch), done));
-    let last = log.iter().take(3).map(append).last().unwrap();
-    for record in &log {
-        append(record);
-    }
-    nats.delete("tidegate_store-a_0", last.0);
+    log.iter().take(earlier).chain(&log).map(append).collect()
+}
+
+#[test]
+fn a_store_is_fetched_behind_records_that_are_gone() {
+    let nats = Nats::start();
+    let bus = nats.bus(Duration::from_secs(10));
+    let positions = copied_log(&bus, 3);
+    nats.delete("tidegate_store-a_0", positions[2].0);
     let elsewhere = Folder::new();
     tidegate_mirror::fetch(&bus, &place("a").log, elsewhere.path(), None).unwrap();
     let local = Arc::new(tidegate_store::RealDisk::create(elsewhere.path()).unwrap());
@@ -289,4 +293,22 @@ fn a_store_is_fetched_behind_records_that_are_gone() {
     fetched.for_each(&mut |_, _| found += 1).unwrap();
     assert_eq!(found, COMMITS);
     assert_eq!(contents_on(&bus, "a").len() as u64, COMMITS, "its owner, without its files");
+}
+
+/// Nothing says then which files the log had: it is neither read without end nor filled from another store.
+#[test]
+fn a_log_without_a_list_behind_a_hole_is_damaged() {
+    let nats = Nats::start();
+    let bus = nats.bus(Duration::from_secs(10));
+    let positions = copied_log(&bus, 0);
+    nats.delete("tidegate_store-a_0", positions.last().unwrap().0);
+    let (elsewhere, foreign) = (Folder::new(), Folder::new());
+    for fence in [None, Some(1)] {
+        let fetched = tidegate_mirror::fetch(&bus, &place("a").log, elsewhere.path(), fence).unwrap_err();
+        assert!(matches!(fetched, MirrorError::Damaged { damage: Damage::Missing, .. }), "{fetched}");
+    }
+    let local = Arc::new(tidegate_store::RealDisk::create(foreign.path()).unwrap());
+    drop(tidegate_store::open(local, store_settings(), keep_all()).unwrap());
+    let Err(opened) = mirror(&bus, "a", foreign.path()) else { panic!("the log is not this store's") };
+    assert!(matches!(opened, MirrorError::Damaged { damage: Damage::Missing, .. }), "{opened}");
 }

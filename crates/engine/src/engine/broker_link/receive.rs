@@ -70,8 +70,8 @@ impl FleetCalls<'_> {
 
     /// Takes a message as nearly all are: not retained, with an id and nothing else, to a known topic, while no partition
     /// moves. Returns false, without any effect, for another message. Apart from [`FleetCalls::receive_any`], whose many
-    /// cases cost each message 300 instructions. `last` is the route of the last
-    /// message, which nearly all messages of a busy topic share with the one before.
+    /// cases cost each message 300 instructions. `last` is the route of the last message, which nearly all messages of a
+    /// busy topic share with the one before.
     #[expect(clippy::inline_always, reason = "a separate call costs each message of a broker 30 instructions")]
     #[inline(always)]
     fn receive_plain<'a>(

@@ -18,9 +18,11 @@ impl Flow {
 }
 
 impl Session {
-    /// Whether a queue that blocks drops a message for which it has no room, and lets its publisher wait no more.
+    /// Whether a queue that blocks refuses a message for which it has no room, and lets its publisher wait no more. The
+    /// queue of a disconnected client drops it, and no publisher learns of that.
     pub(crate) fn blocks_no_more(&self, bounds: &Bounds, link_bytes: u64) -> bool {
-        self.flow.as_ref().is_some_and(|flow| flow.block_given_up || flow.is_beyond(bounds, link_bytes))
+        let refuses = |flow: &Flow| flow.block_given_up || flow.is_beyond(bounds, link_bytes);
+        self.connection.is_some() && self.flow.as_deref().is_some_and(refuses)
     }
 }
 

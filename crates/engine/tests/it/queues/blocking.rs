@@ -434,6 +434,20 @@ fn an_mqtt_3_publisher_sends_a_refused_qos_2_message_again() {
 }
 
 #[test]
+fn a_queue_that_gave_up_refuses_nothing_without_its_client() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let (subscriber, other, publisher) = ten_to_a_queue_that_gives_up(world, world.connect(v5("p")));
+        subscriber.disconnect();
+        publisher.answers();
+        other.payloads();
+        let dropped = world.dropped(Reason::QueueFullNewest);
+        assert_eq!(publisher.publish(message("t", "11").qos2()), ReasonCode::Success);
+        assert_eq!(other.payloads(), ["11"]);
+        assert_eq!(world.dropped(Reason::QueueFullNewest), dropped + 1, "as at QoS 1");
+    });
+}
+
+#[test]
 fn a_full_queue_beside_others_refuses_a_qos_2_message_once() {
     // The first of them fills up to its hard bound, beyond which no publisher waits.
     let settings = |settings: &mut Settings| {
