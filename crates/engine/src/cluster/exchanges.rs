@@ -133,9 +133,19 @@ impl Exchanges {
         while self.open.first().is_some_and(|first| *first < oldest) {
             self.open.pop_first();
         }
-        let next = self.last + 1;
-        let done_below = if self.is_own(name) { self.open.first().copied().unwrap_or(next) } else { 0 };
+        let done_below = if self.is_own(name) { self.own_done_below() } else { 0 };
         ExchangeWord { name, done_below, covered }
+    }
+
+    /// All exchanges of this shard with smaller numbers have ended.
+    fn own_done_below(&self) -> u64 {
+        self.open.first().copied().unwrap_or(self.last + 1)
+    }
+
+    /// Forgets the marks of exchanges of this shard that have ended, as [`Marks::forget_below`].
+    pub(crate) fn forget_own_ended(&mut self) -> Vec<(ExchangeName, u64)> {
+        let done_below = self.own_done_below();
+        self.marks.forget_below(self.origin, done_below)
     }
 
     /// The next message on the link has this name.

@@ -155,6 +155,69 @@ fn a_message_lost_before_the_old_home_comes_once_after_a_move() {
 }
 
 #[test]
+fn a_late_copy_from_a_publishers_old_home_changes_nothing() {
+    // The receivers are at the new home of the publisher, or at a third node.
+    for node in [1, 2] {
+        let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+        let topic = world.name_on(node, "topic ");
+        let subscriber = v5(&world.name_on(node, "subscriber ")).clean(false).expiry(u32::MAX);
+        world.absent_subscriber(subscriber.clone(), &topic, ExactlyOnce);
+        let publisher = v5(&world.name_on(0, "publisher ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(publisher.clone());
+        // The old home waits for its disk, say, before the message may leave.
+        world.hold(0, node);
+        let mut sent = message(&topic, "x").qos2().retain();
+        let id = client.send_publish(sent.clone());
+        world.run();
+        world.begin_move(0, 1, &publisher.client_id);
+        world.end_move();
+        world.run();
+        let client = world.connect(publisher.accept_on(1));
+        (sent.dup, sent.id) = (true, id);
+        client.send_publish(sent);
+        world.run();
+        let newer = world.connect(v5(&world.name_on(node, "newer ")));
+        assert_eq!(newer.publish(message(&topic, "y").qos1().retain()), ReasonCode::Success);
+        world.release(0, node);
+        let id = id.expect("a packet id");
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        world.run();
+        assert_eq!(world.connect(subscriber.accept_on(node)).payloads(), ["x", "y"], "{node}");
+        let reader = world.connect(v5(&world.name_on(0, "reader ")));
+        reader.subscribe(&topic, AtLeastOnce);
+        assert_eq!(reader.payloads(), ["y"], "{node}");
+    }
+}
+
+#[test]
+fn an_unconfirmed_will_of_a_moved_client_is_published_once() {
+    let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+    let subscriber = v5(&world.name_on(2, "subscriber ")).clean(false).expiry(u32::MAX);
+    world.absent_subscriber(subscriber.clone(), "t", ExactlyOnce);
+    let [mortal, other] = subscriber_and_publisher(&world);
+    let client = world.connect(mortal.clone().will(message("t", "will").qos2()));
+    world.hold(0, 2);
+    client.lose();
+    world.run();
+    world.begin_move(0, 1, &mortal.client_id);
+    for _ in 0..3 {
+        world.advance_move();
+    }
+    world.hold(1, 2);
+    world.end_move();
+    world.run();
+    // The old home does not say with its next message that the will has arrived everywhere.
+    world.connect(other).send_publish(message("t", "x").qos2());
+    world.run();
+    world.release(0, 2);
+    world.run();
+    world.release(1, 2);
+    world.run();
+    assert_eq!(world.connect(subscriber.accept_on(2)).payloads(), ["will", "x"]);
+}
+
+#[test]
 fn a_confirmed_message_of_a_mover_comes_once_if_its_home_dies() {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));

@@ -105,11 +105,9 @@ impl Publishing<'_> {
             &mut self.state.journal,
             exchange.name,
         );
-        let covered = exchange.covered.with(
-            marked
-                .with(self.state.exchanges.got_here(self.groups, self.links.place.shard))
-                .without_sessions(in_transit),
-        );
+        let got = self.state.exchanges.got_here(self.groups, self.links.place.shard);
+        self.state.exchanges.mark_sent_again(self.links.place, &mut self.state.journal, exchange.name, got);
+        let covered = exchange.covered.with(marked.with(got).without_sessions(in_transit));
         let exchange = Exchange { covered, ticket: source.ticket, ..*exchange };
         let waits = self.pass_again(&exchange, slot, publication, source);
         (exchange, waits, refused)

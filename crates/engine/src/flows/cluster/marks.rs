@@ -47,6 +47,16 @@ impl Exchanges {
         }
     }
 
+    /// Notes that all receivers here have a message that is sent again. An earlier copy of it, from a former home of its
+    /// publisher, may still be under way to them.
+    pub(crate) fn mark_sent_again(&mut self, place: ShardPosition, journal: &mut Journal, name: ExchangeName, by: Got) {
+        self.put_mark(place, journal, name, by);
+        // No other shard asks this one to forget the marks of its own messages.
+        for (name, stored) in self.forget_own_ended() {
+            journal.delete_marks(place, name, stored);
+        }
+    }
+
     /// Notes that a message kept by a group under an id was taken: its receiver's session, which is in the store, or
     /// its group goes along with a partition. A kept message is given again when a link returns, or by the successor
     /// of a dead keeper, or to the successor of a dead receiver.

@@ -232,20 +232,26 @@ impl Outgoing {
         });
     }
 
-    /// Forgets a message, also in the store.
+    /// A message is not sent again.
     pub(crate) fn remove_outgoing(&mut self, state: &mut ShardState, number: u64) {
-        let Some(it) = self.by_number.remove(&number) else { return };
+        let it = self.drop_outgoing(state, number);
+        if let Some((name, _)) = it.and_then(|it| it.sent) {
+            state.exchanges.end(name);
+        }
+    }
+
+    /// Forgets a message, also in the store.
+    fn drop_outgoing(&mut self, state: &mut ShardState, number: u64) -> Option<OutgoingMessage> {
+        let it = self.by_number.remove(&number)?;
         self.bytes -= it.cost();
         state.memory.held -= it.cost();
         if let Some(ticket) = it.ticket {
             self.by_ticket.remove(&ticket);
         }
-        if let Some((name, _)) = it.sent {
-            state.exchanges.end(name);
-        }
         if state.journal.is_on() {
             state.journal.delete(Key::Outgoing(number));
         }
+        Some(it)
     }
 
     /// One confirmation of an outgoing message.
@@ -280,12 +286,13 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Forgets the messages of partitions that live elsewhere from now on.
+    /// Forgets the messages of partitions that live elsewhere from now on. The names of sent ones stay open: their new
+    /// home sends them again under these names.
     pub(crate) fn forget_outgoing(&mut self, state: &mut ShardState, partitions: Partitions) {
         let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
         let its: Vec<u64> = its.map(|(number, _)| *number).collect();
         for number in its {
-            self.remove_outgoing(state, number);
+            self.drop_outgoing(state, number);
         }
     }
 
