@@ -20,7 +20,7 @@ const LABELS: &str = "\
 | `le` | an upper bound in seconds, or `+Inf` |
 | `method` | of a request over CoAP: `read` (GET), `publish` (PUT, POST), `other` |
 | `origin` | `configuration`, `operator`, `failed_logins`, `flapping` |
-| `outcome` | of a message of a pipeline: `delivered` (all sinks have it), `filtered` (a step has left it out), `failed` (a step or a sink did not take it), `dropped` (its queue was full, they expired, QoS 0 had no room, a bus removed them, or `from` has not their topics); of a request: `answered`, `refused` (HTTP status 400 to 499, CoAP code 4.xx), `failed` (from 500 on, 5.xx) |
+| `outcome` | of a message of a pipeline: `delivered` (all sinks have it), `filtered` (a step has left it out), `failed` (a step or a sink did not take it), `dropped` (its queue was full, it expired, it had QoS 0 and no room, a bus removed it, or `from` does not have its topic); of a request: `answered`, `refused` (HTTP status 400 to 499, CoAP code 4.xx), `failed` (from 500 on, 5.xx) |
 | `pipeline` | the name of a pipeline |
 | `qos` | `0`, `1`, `2` |
 | `reason` | one of [the reasons](reasons.md) |

@@ -139,7 +139,7 @@ fn serve(dns: &Dns) -> Result<Server, EntryPointStartError> {
 
 fn updater(dns: &Dns, update: &DnsUpdate) -> Result<Updater, EntryPointStartError> {
     let path = || update.key_file.clone();
-    let text = std::fs::read_to_string(&update.key_file)
+    let text = tidegate_document::read_bounded(&update.key_file)
         .map_err(|source| EntryPointStartError::KeyFile { path: path(), source })?;
     let settings = UpdateSettings {
         server: update.server,
@@ -186,7 +186,8 @@ fn settings(dns: &Dns) -> Result<Settings, EntryPointStartError> {
 /// When it cannot be read, or is wrong, with the line.
 pub(crate) fn table(path: Option<&Path>) -> Result<Table, TableError> {
     let Some(path) = path else { return Ok(Table::default()) };
-    let text = std::fs::read_to_string(path).map_err(|source| TableError::Read { path: path.to_owned(), source })?;
+    let text =
+        tidegate_document::read_bounded(path).map_err(|source| TableError::Read { path: path.to_owned(), source })?;
     Table::parse(&text).map_err(|source| TableError::Line { path: path.to_owned(), source })
 }
 
@@ -318,6 +319,18 @@ mod tests {
         let alone = Dns { listen: Vec::new(), update: Some(update), ..dns(DnsPolicy::RoundRobin, &[]) };
         let error = start(&alone).err().unwrap().to_string();
         assert!(error.starts_with("dns.update.key_file /does/not/exist: "), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_table_is_not_waited_for() {
+        let pipe = std::env::temp_dir().join(format!("tidegate-entry-point-{}", std::process::id()));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = table(Some(&pipe)).unwrap_err();
+        std::fs::remove_file(&pipe).unwrap();
+        assert!(
+            matches!(&error, TableError::Read { source, .. } if source.to_string().contains("it is a pipe")),
+            "{error}"
+        );
     }
 
     #[test]

@@ -55,10 +55,10 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// Goes to the next element of a FOREACH.
-    pub(super) fn set_item(&mut self, item: Value) {
+    /// Goes to the next element of a FOREACH. The first `kept` columns are of the message and stay.
+    pub(super) fn set_item(&mut self, item: Value, kept: usize) {
         self.item = item;
-        self.columns.get_mut().clear();
+        self.columns.get_mut().truncate(kept);
     }
 
     /// The wanted parts of the payload, read on the first use.

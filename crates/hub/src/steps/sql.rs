@@ -59,7 +59,7 @@ pub(crate) struct Sql {
 /// The FOREACH of a statement.
 #[derive(Debug)]
 struct Each {
-    /// Named fields before the list.
+    /// Fields before the list, computed once for a message.
     fields: Vec<Arc<Alias>>,
     list: Node,
     /// INCASE.
@@ -225,7 +225,7 @@ impl Sql {
         }
         let (mut rows, mut budget, all) = (Vec::with_capacity(items.len()), Budget::default(), OnceCell::<Row>::new());
         for (number, item) in (1..).zip(items) {
-            environment.set_item(item);
+            environment.set_item(item, each.fields.len());
             let passes = each.condition.as_ref().map(|condition| condition.value(environment)).transpose()?;
             if passes.is_none_or(|passes| passes == Value::Bool(true)) {
                 let all = || all.get_or_init(|| environment.message.fields(environment.format)).clone();

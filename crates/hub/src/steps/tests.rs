@@ -580,6 +580,9 @@ fn foreach_makes_a_record_of_each_element() {
                    DO base, label AS name, s.v + base AS v INCASE s.v > base FROM 't'";
     let expected = [own("m-1.2", r#"{"base":6,"name":"t!","v":13}"#), own("m-1.3", r#"{"base":6,"name":"t!","v":15}"#)];
     assert_eq!(each(several, &payload).unwrap(), expected);
+    let once = each("FOREACH uuid_v4() AS id, payload.list AS s DO id INCASE s.v > 1 AND id <> '' FROM 't'", &payload)
+        .unwrap();
+    assert!(once.len() == 2 && once[0].1 == once[1].1, "of the message: {once:?}");
     assert!(each("FOREACH payload.missing FROM 't'", &payload).unwrap().is_empty());
     assert!(each("FOREACH payload.list FROM 't' WHERE payload.at > 5", &payload).unwrap().is_empty());
     assert!(each("FOREACH payload.at FROM 't'", &payload).unwrap_err().contains("needs an array"));

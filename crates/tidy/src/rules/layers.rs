@@ -59,7 +59,7 @@ mqtt-cli: random units mqtt client terminal process certificates
 config: setting-file proc document units mqtt engine node store bus auth acl cluster context client bridge hub process logging
     certificates mosquitto-conf mirror
 admin-cli: document units admin terminal
-fleet-cli: random units panics admin admin-cli client fleet dns logging process terminal
+fleet-cli: random document units panics admin admin-cli client fleet dns logging process terminal
 units:
 document: setting-file units
 plot:

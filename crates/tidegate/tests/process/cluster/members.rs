@@ -87,3 +87,13 @@ fn an_impossible_cluster_is_refused_with_advice() {
         assert!(ended.err.contains(advice) && !ended.err.contains("secret"), "{arguments:?}: {}", ended.err);
     }
 }
+
+/// Programs with the client are in `./test` where `optional` is one of the steps; its name must not have the client's, since
+/// the tests with that name need servers.
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_bus_without_its_client_ends_the_start_with_the_feature() {
+    let ended = run(&["--listen", "127.0.0.1:0", "--admin", "off", "--node", "a", "--bus", "kafka://127.0.0.1:1"]);
+    assert_ne!(ended.code, Some(0));
+    assert!(ended.err.contains("cargo build --release --features kafka"), "{}", ended.err);
+}
