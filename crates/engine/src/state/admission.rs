@@ -12,7 +12,7 @@ use tidegate_mqtt::QoS;
 
 impl ShardState {
     /// The sessions of a route with the policy `reject`, if all of them have room, and for a QoS 2 message no queue with
-    /// the policy `block` has given up. A session without room notes the waiting publisher, if there is one; the number
+    /// the policy `block` has given up, but for that of the publisher itself. A session without room notes the waiting publisher, if there is one; the number
     /// of such sessions is returned.
     pub(crate) fn rejecting(
         &mut self,
@@ -44,6 +44,7 @@ impl ShardState {
                 OverflowPolicy::Reject => {}
                 OverflowPolicy::Block
                     if wanted.qos == QoS::ExactlyOnce
+                        && not_to != Some(target.session)
                         && self
                             .sessions
                             .get(target.session.0)

@@ -77,6 +77,8 @@ pub(crate) struct Device {
     pub mark: u64,
     /// Payloads of QoS 1 messages that were sent again, which the server cannot tell from new ones.
     pub resent: BTreeSet<Vec<u8>>,
+    /// Payloads of QoS 2 messages that were sent again. The server may have refused one before, and the answer was lost.
+    pub resent_exactly: BTreeSet<Vec<u8>>,
 }
 
 impl Device {
@@ -107,6 +109,7 @@ impl Device {
             subscribed: BTreeMap::new(),
             mark: 0,
             resent: BTreeSet::new(),
+            resent_exactly: BTreeSet::new(),
         }
     }
 
@@ -248,6 +251,8 @@ impl Device {
             outgoing.sent = true;
             if outgoing.message.qos == QoS::AtLeastOnce {
                 self.resent.insert(outgoing.message.payload.clone());
+            } else if !outgoing.received {
+                self.resent_exactly.insert(outgoing.message.payload.clone());
             }
             if outgoing.received {
                 client.pubrel(outgoing.id);

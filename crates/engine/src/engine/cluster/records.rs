@@ -38,6 +38,7 @@ use crate::session::table::Sessions;
 use crate::settings::fleet_topics::owner_of;
 use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
+use tidegate_mqtt::QoS;
 
 /// A message that passed more places than this is not passed on: it goes round in a circle.
 const HOPS_MAX: u8 = 32;
@@ -296,7 +297,8 @@ impl ClusterCalls<'_> {
                 &source,
                 (name, known.as_ref()),
             );
-            refused = refused.or(self.engine.state.gave_up.then_some(Reason::BlockedTooLong));
+            let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
+            refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::BROKER_LINK && self.engine.broker_links.count_message() {
                 broker_linking!(self.engine).work_after_message(now);

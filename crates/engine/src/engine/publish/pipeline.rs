@@ -213,7 +213,7 @@ impl PublishPipeline<'_> {
             waits += told;
         }
         if raw.packet_id.is_some() {
-            let outcome = answering!(self.engine).outcome_of(refused, reached);
+            let outcome = answering!(self.engine).outcome_of(raw.qos, refused, reached);
             let is_confirming = self.engine.broker_links.is_confirming();
             let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
             if !is_plain || !Gathered(&mut self.engine.state).gather(key, raw, mark) {
@@ -274,7 +274,7 @@ impl PublishPipeline<'_> {
             return;
         }
         let engine = &mut *self.engine;
-        let outcome = answering!(engine).outcome_of(None, true);
+        let outcome = answering!(engine).outcome_of(raw.qos, None, true);
         let is_confirming = engine.broker_links.is_confirming();
         let is_plain = waits == 0 && outcome == Ok(ReasonCode::Success) && !is_confirming;
         if !is_plain || !Gathered(&mut engine.state).gather(key, raw, mark) {

@@ -67,7 +67,7 @@ impl Deciding<'_> {
         let (exchange, waits, refused) =
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, &exchange);
-        let outcome = answering!(self).outcome_of(refused, true);
+        let outcome = answering!(self).outcome_of(raw.qos, refused, true);
         let digest = self.digest_if_refusable(it);
         answering!(self).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         parking!(self).wait_for_full_links(now, key);

@@ -25,13 +25,6 @@ fn put_plain_pub_ack(packet_id: PacketId, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Whether an outcome ends the connection: MQTT 3 has no code for it, and an acknowledgement would say that the message
-/// is kept. The client sends it again.
-#[inline]
-fn has_to_close(version: Version, outcome: Outcome) -> bool {
-    outcome == Err(Reason::BlockedTooLong) && !version.is_v5()
-}
-
 impl Answering<'_> {
     /// Answers a packet when `waits` confirmations have come. The answer leaves at once if `waits` is 0 and no earlier
     /// answer is pending. `promises` is true if the answer promises a change that was written into the journal.
@@ -157,10 +150,11 @@ impl Answering<'_> {
         if connection.listener == PRINCIPAL_LISTENER {
             return self.answer_principal(key, outcome, promises);
         }
-        if has_to_close(connection.version, outcome) {
+        let (version, max) = (connection.version, connection.max_packet_out);
+        // MQTT 3 has no code for it, and PUBACK would say that the message is kept. The client sends it again.
+        if outcome == Err(Reason::BlockedTooLong) && !version.is_v5() {
             return self.state.to_close.push((key, Reason::BlockedTooLong, None));
         }
-        let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
         let explained = self.explained(key, packet_id, outcome);
         self.state.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
@@ -181,9 +175,6 @@ impl Answering<'_> {
         let Some(connection) = self.state.connections.get(key) else { return };
         if connection.listener == PRINCIPAL_LISTENER {
             return self.answer_principal(key, outcome, promises);
-        }
-        if has_to_close(connection.version, outcome) {
-            return self.state.to_close.push((key, Reason::BlockedTooLong, None));
         }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;

@@ -19,10 +19,12 @@ impl Answering<'_> {
         Some(self.state.connections.next_ticket(it.key))
     }
 
-    /// The publisher's answer to a routed message.
+    /// The publisher's answer to a routed message. Other subscribers have a QoS 2 message by now: a queue that gave up since
+    /// it was asked changes nothing, since a repetition would come to them twice.
     #[inline]
-    pub(crate) fn outcome_of(&self, refused: Option<Reason>, reached: bool) -> Outcome {
+    pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
+        let gave_up = self.state.gave_up && qos == QoS::AtLeastOnce;
         let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
-        refused.or(self.state.gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
+        refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
     }
 }

@@ -42,7 +42,9 @@ impl FullQueue<'_> {
         let flow_gave_up = flow.block_given_up;
         let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
         if flow_gave_up || is_beyond {
-            self.state.gave_up |= self.arriving.delivery.qos != QoS::AtMostOnce;
+            // A client that fills its own queue would be refused at each attempt, before it can read.
+            let is_own = publisher.shard == self.state.shard && session.connection == Some(publisher.connection);
+            self.state.gave_up |= self.arriving.delivery.qos != QoS::AtMostOnce && !is_own;
             self.state.reports().discard_arriving(reason, self.arriving);
             return false;
         }
