@@ -11,20 +11,22 @@ use crate::path::KeyPath;
 use crate::source::Source;
 use crate::value::Problem;
 
+/// The features that parts of the configuration need, each with true if this program was built with it.
+const FEATURES: [(&str, bool); 9] = [
+    ("admin", cfg!(feature = "admin")),
+    ("cluster", cfg!(feature = "cluster")),
+    ("coap", cfg!(feature = "coap")),
+    ("dtls", cfg!(feature = "dtls")),
+    ("http", cfg!(feature = "http")),
+    ("mobile", cfg!(feature = "mobile")),
+    ("nats", cfg!(feature = "nats")),
+    ("pipelines", cfg!(feature = "pipelines")),
+    ("quic", cfg!(feature = "quic")),
+];
+
 /// True if this program was built with the feature of this name.
 pub(crate) fn is_built(feature: &str) -> bool {
-    match feature {
-        "admin" => cfg!(feature = "admin"),
-        "cluster" => cfg!(feature = "cluster"),
-        "coap" => cfg!(feature = "coap"),
-        "dtls" => cfg!(feature = "dtls"),
-        "http" => cfg!(feature = "http"),
-        "mobile" => cfg!(feature = "mobile"),
-        "nats" => cfg!(feature = "nats"),
-        "pipelines" => cfg!(feature = "pipelines"),
-        "quic" => cfg!(feature = "quic"),
-        _ => false,
-    }
+    FEATURES.contains(&(feature, true))
 }
 
 /// The problem of the key or section `part`: it needs a feature, and this program was built without that feature.
