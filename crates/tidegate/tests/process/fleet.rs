@@ -46,7 +46,7 @@ fn people_get_a_table_and_the_actions_of_a_single_policy() {
         run(&["fleet", "simulate", &trace, "--message-cost", "10000", "--policy", "default", "--svg", &drawing]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert!(
-        ended.out.contains("missed s") && ended.out.contains("a demand of 7.00 resources asks for 12"),
+        ended.out.contains("missed s") && ended.out.contains("a demand of 7.00 resources asks for 10"),
         "{}",
         ended.out
     );
