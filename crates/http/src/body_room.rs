@@ -51,7 +51,8 @@ impl BodyRoom {
         Some(BodyPermit { _of_listener: of_listener, _of_address: Some(of_address) })
     }
 
-    /// Waits for room for an answer of this length. Its connection has a bound of its own.
+    /// Waits for room for an answer of this length. The share of the address does not count answers: each connection has
+    /// its own limit of them.
     pub(crate) async fn take_answer(&self, length: u64) -> Option<BodyPermit> {
         let length = usize::try_from(length).unwrap_or(self.max_body).min(self.max_body);
         let of_listener = Arc::clone(&self.units).acquire_many_owned(units(length)).await.ok()?;

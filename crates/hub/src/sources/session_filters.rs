@@ -11,7 +11,8 @@ type Ask = dyn Fn(&str) -> Vec<String> + Send + Sync;
 pub struct SessionFilters(Arc<Ask>);
 
 impl SessionFilters {
-    /// Asks the broker in this way, which may wait for a bounded time. Without an answer there are none.
+    /// `ask` returns the filters of a client id at the broker. It may wait for a bounded time, and returns an empty list if
+    /// the broker does not answer.
     pub fn through(ask: impl Fn(&str) -> Vec<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }

@@ -13,7 +13,8 @@ const EVERY_PATH: &str = "/*";
 const EVERY_ORIGIN: &str = "*";
 
 impl Site {
-    /// The WebSockets at `path`, for pages of these origins and of the listener's own; for all pages if there are none.
+    /// The WebSockets at `path`. Pages of these origins and of the listener's own origin may connect; if `origins` is empty,
+    /// all pages may.
     pub fn new(path: &str, origins: &[String]) -> Self {
         Self { path: path.into(), origins: origins.into() }
     }

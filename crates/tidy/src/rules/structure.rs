@@ -170,7 +170,8 @@ fn methods_by_type<'a>(
     counts
 }
 
-/// The type, of several of one name, that a function works on: that of its own file, or of the file it is imported from.
+/// The type that a function works on, where several have its name: the type of the same file, or of the file that it is
+/// imported from.
 fn one_of(several: &[&Source], source: &Source, method: &Method, short: &str) -> String {
     let path = resolve(source, &expand(source, &method.owner));
     let home = match path {

@@ -51,7 +51,7 @@ impl Exchanges {
     /// publisher, may still be under way to them.
     pub(crate) fn mark_sent_again(&mut self, place: ShardPosition, journal: &mut Journal, name: ExchangeName, by: Got) {
         self.put_mark(place, journal, name, by);
-        // No other shard asks this one to forget the marks of its own messages.
+        // Shards forget marks when the publisher's shard says so. This is the publisher's shard, so it forgets them here.
         for (name, stored) in self.forget_own_ended() {
             journal.delete_marks(place, name, stored);
         }

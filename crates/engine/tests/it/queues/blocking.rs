@@ -25,14 +25,16 @@ fn block_loses_nothing_and_keeps_the_order() {
     });
 }
 
+/// Queues that block have room for a few messages of 1,000 bytes.
+fn a_few_messages(settings: &mut Settings) {
+    policy(OverflowPolicy::Block, 1_000_000)(settings);
+    settings.queue.max_bytes = 4_000;
+    settings.limits.shard_link_bytes = 1_000;
+}
+
 #[test]
 fn a_message_beyond_twice_the_limit_is_refused() {
-    let settings = |settings: &mut Settings| {
-        policy(OverflowPolicy::Block, 1_000_000)(settings);
-        settings.queue.max_bytes = 4_000;
-        settings.limits.shard_link_bytes = 1_000;
-    };
-    everywhere_with(settings, |world| {
+    everywhere_with(a_few_messages, |world| {
         let subscriber = stuck(world, "s");
         let text = "x".repeat(1_000);
         // Each publisher has one message in flight when it is asked to wait.
@@ -450,12 +452,7 @@ fn a_queue_that_gave_up_refuses_nothing_without_its_client() {
 #[test]
 fn a_full_queue_beside_others_refuses_a_qos_2_message_once() {
     // The first of them fills up to its hard bound, beyond which no publisher waits.
-    let settings = |settings: &mut Settings| {
-        policy(OverflowPolicy::Block, 1_000_000)(settings);
-        settings.queue.max_bytes = 4_000;
-        settings.limits.shard_link_bytes = 1_000;
-    };
-    everywhere_with(settings, |world| {
+    everywhere_with(a_few_messages, |world| {
         let subscriber = stuck(world, "s");
         let other = world.connect(v5("other"));
         other.subscribe("t", ExactlyOnce);
