@@ -2,8 +2,10 @@
 
 import collections
 import json
+import os
 import pathlib
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -13,6 +15,11 @@ import urllib.request
 from broker import MOSQUITTO, PATIENCE, Broker
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
+
+
+# How many times the rounds of each test with kill -9 are played. With more than once, the moments of the kills are others in
+# each run.
+KILLS = int(os.environ.get("E2E_KILLS", "1"))
 
 
 @unittest.skipIf(MOSQUITTO, "pipelines are ours")
@@ -63,11 +70,15 @@ class PipelineCase(unittest.TestCase):
                 return
             self.assertLess(time.monotonic(), deadline, status)
 
-    def kill_again_and_again(self, rounds=4, seed=7, server=None):
+    def kill_again_and_again(self, rounds=4, server=None):
         """Publishes numbers while the broker is killed, and returns the numbers that were acknowledged, after all have
         left the last broker. `server` is that of a sink: in every second round it is killed before the broker."""
+        seed = 7
+        if KILLS > 1:
+            seed = random.randrange(1 << 32)
+            print(f"{self.id()}: {rounds * KILLS} kills of seed {seed}", file=sys.stderr)
         chance, acknowledged, number = random.Random(seed), set(), 0
-        for place in range(rounds):
+        for place in range(rounds * KILLS):
             broker, books = self.broker(), Books(number)
             books.start(broker.port)
             # It dies with some messages acknowledged and others under way.

@@ -195,6 +195,13 @@ class IntoPostgres(PipelineCase):
         counted = self.postgres.ask("SELECT count(*), count(DISTINCT temp), min(temp), max(temp) FROM readings")
         self.assertEqual(counted, [["600", "600", "0", "599"]])
 
+    def test_each_message_is_there_once_after_kill_9_of_both(self):
+        self.postgres.start()
+        acknowledged = self.kill_again_and_again(server=self.postgres)
+        numbers = [int(row[0]) for row in self.postgres.ask("SELECT temp FROM readings")]
+        self.assertEqual(acknowledged - set(numbers), set())
+        self.assertEqual(len(numbers), len(set(numbers)))
+
 
 if __name__ == "__main__":
     unittest.main()

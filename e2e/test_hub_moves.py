@@ -7,7 +7,7 @@ import unittest
 import urllib.request
 
 from broker import PATIENCE, START_PATIENCE, Broker
-from pipelines import Books, PipelineCase
+from pipelines import KILLS, Books, PipelineCase
 from test_hub import INITDB, Postgres
 from test_hub_kafka import JAVA, LIBRARIES, Kafka, number_of
 from test_hub_nats import NATS, Nats
@@ -84,12 +84,12 @@ class MovingPipelines(PipelineCase):
         self.until(name, "/api/v1/cluster", lambda it: it["served"] == 512 and it["moves"] == [])
         self.publish(name, 150)
 
-    def test_each_record_is_there_once_when_pipelines_move(self):
+    def test_each_record_is_there_once_by_moves_and_kill_9(self):
         for name in NODES:
             self.start(name)
         self.until("a", "/api/v1/cluster", lambda it: it["served"] == 512 and it["moves"] == [])
         self.until("a", "/api/v1/hub", lambda it: all(one["state"] == "running" for one in it.values()))
-        for end in (Broker.kill, Broker.terminate):
+        for end in KILLS * (Broker.kill, Broker.terminate):
             self.strike("a", "b", end)
             self.strike("b", "a", end)
         self.until("a", "/api/v1/hub", lambda it: all(one["state"] == "running" and one["waiting"] == 0 for one in it.values()))

@@ -94,6 +94,7 @@ fn pipeline(listener: &TcpListener, sql: Option<&str>) -> PipelineSettings {
         to: vec![SinkSettings { name: "nowhere".into(), kind: SinkKind::Discard, batching, parallel: 1 }],
         archive: None,
         dead_letter: None,
+        max_age: Duration::ZERO,
     }
 }
 

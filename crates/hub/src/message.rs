@@ -25,22 +25,41 @@ const LAYOUT: u64 = 1;
 pub type FieldName = Arc<str>;
 
 /// The publisher of a message, and when the broker took it.
+///
+/// Its text is `ID TIME CLIENT`, where the client id may have blanks. A known host follows the time, `ID TIME@HOST CLIENT`,
+/// and a known user name with its bytes follows that: `ID TIME@HOST/BYTES USER CLIENT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
     /// The same whenever the message is delivered again.
     pub(crate) id: &'a str,
     /// When the broker took it, Unix milliseconds.
     pub(crate) timestamp: u64,
-    /// The client id of the publisher.
+    /// The address of the publisher.
+    pub(crate) peer_host: Option<&'a str>,
+    /// Its user name.
+    pub(crate) user_name: Option<&'a str>,
+    /// Its client id.
     pub(crate) client_id: &'a str,
 }
 
 impl<'a> Origin<'a> {
-    /// Reads the value of [`ORIGIN_PROPERTY`]: id, time and client id with a blank between them.
+    /// Reads the value of [`ORIGIN_PROPERTY`].
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (id, rest) = split_at_blank(text)?;
-        let (timestamp, client_id) = split_at_blank(rest)?;
-        Some(Self { id, timestamp: timestamp.parse().ok()?, client_id })
+        let (time, rest) = split_at_blank(rest)?;
+        let Some((time, host)) = time.split_once('@') else {
+            return Some(Self { id, timestamp: time.parse().ok()?, peer_host: None, user_name: None, client_id: rest });
+        };
+        let (host, len) = host.split_once('/').map_or((host, None), |(host, len)| (host, Some(len)));
+        let (user_name, client_id) = match len {
+            None => (None, rest),
+            Some(len) => {
+                let (user_name, rest) = rest.split_at_checked(len.parse().ok()?)?;
+                (Some(user_name), rest.strip_prefix(' ')?)
+            }
+        };
+        let peer_host = Some(host).filter(|host| !host.is_empty());
+        Some(Self { id, timestamp: time.parse().ok()?, peer_host, user_name, client_id })
     }
 }
 
@@ -79,6 +98,10 @@ pub struct Message {
     pub topic: String,
     /// The publisher, where the broker names it.
     pub client_id: Option<String>,
+    /// The user name of the publisher, where the broker knows it.
+    pub user_name: Option<String>,
+    /// The address of the publisher, where the broker knows it.
+    pub peer_host: Option<String>,
     /// 0, 1 or 2, as it came to the hub.
     pub qos: u8,
     /// RETAIN as it came.
@@ -141,7 +164,9 @@ impl Message {
         let properties: usize = self.user_properties.iter().map(|(name, value)| name.len() + value.len()).sum();
         let asked =
             self.response_topic.as_ref().map_or(0, String::len) + self.correlation_data.as_ref().map_or(0, Vec::len);
-        self.payload.len() + self.topic.len() + self.id.len() + properties + asked + 64
+        let publisher = [&self.client_id, &self.user_name, &self.peer_host].into_iter().flatten().map(String::len);
+        let texts = self.topic.len() + self.id.len() + publisher.sum::<usize>();
+        self.payload.len() + texts + properties + asked + 64
     }
 
     /// The message as a record of a log: a line of JSON with all but the payload, and the payload.
@@ -187,6 +212,11 @@ impl Message {
             "content_type": self.content_type,
             "user_properties": self.user_properties,
         });
+        for (name, text) in [("username", &self.user_name), ("peerhost", &self.peer_host)] {
+            if let Some(text) = text {
+                head[name] = text.as_str().into();
+            }
+        }
         if self.hops > 0 {
             head["hops"] = self.hops.into();
         }
@@ -216,6 +246,8 @@ impl Message {
             lasting_id: true,
             topic: text("topic")?,
             client_id: text("clientid"),
+            user_name: text("username"),
+            peer_host: text("peerhost"),
             qos: head.get("qos").and_then(Value::as_u64).and_then(|qos| u8::try_from(qos).ok())?,
             retain: head.get("retain")?.as_bool()?,
             timestamp: head.get("timestamp")?.as_u64()?,
@@ -249,6 +281,8 @@ impl Message {
             "id" => json!(self.id),
             "topic" => json!(self.topic),
             "clientid" => json!(self.client_id),
+            "username" => json!(self.user_name),
+            "peerhost" => json!(self.peer_host),
             "qos" => json!(self.qos),
             "retain" => json!(self.retain),
             "flags" => json!({ "retain": self.retain }),
@@ -294,8 +328,20 @@ fn base64_len(bytes: usize) -> usize {
 }
 
 /// Names that expressions may look at.
-pub(crate) const FIELDS: &[&str] =
-    &["id", "topic", "clientid", "qos", "retain", "flags", "timestamp", "publish_received_at", "pub_props", "payload"];
+pub(crate) const FIELDS: &[&str] = &[
+    "id",
+    "topic",
+    "clientid",
+    "username",
+    "peerhost",
+    "qos",
+    "retain",
+    "flags",
+    "timestamp",
+    "publish_received_at",
+    "pub_props",
+    "payload",
+];
 
 #[cfg(test)]
 mod tests {
@@ -334,7 +380,8 @@ mod tests {
 
     #[test]
     fn an_origin_has_an_id_a_time_and_a_client_id() {
-        let origin = |client_id: &'static str| Origin { id: "a\u{e4}-1", timestamp: 17, client_id };
+        let plain = Origin { id: "a\u{e4}-1", timestamp: 17, peer_host: None, user_name: None, client_id: "" };
+        let origin = |client_id: &'static str| Origin { client_id, ..plain };
         assert_eq!(Origin::parse("a\u{e4}-1 17 pump"), Some(origin("pump")));
         assert_eq!(Origin::parse("a\u{e4}-1 17 \u{e4} b "), Some(origin("\u{e4} b ")));
         assert_eq!(Origin::parse("a\u{e4}-1 17 "), Some(origin("")));
@@ -343,6 +390,18 @@ mod tests {
             let text = format!("{id} {len} {}", "!".repeat(40 - len));
             let origin = Origin::parse(&text).unwrap();
             assert_eq!((origin.id, origin.timestamp, origin.client_id.len()), (&*id, len as u64, 40 - len));
+        }
+        let known = |peer_host, user_name, client_id| Some(Origin { peer_host, user_name, client_id, ..plain });
+        for (text, expected) in [
+            ("17@192.0.2.7 pump b", known(Some("192.0.2.7"), None, "pump b")),
+            ("17@2001:db8::7/6 \u{e4} b c pump b", known(Some("2001:db8::7"), Some("\u{e4} b c"), "pump b")),
+            ("17@/0  ", known(None, Some(""), "")),
+            ("17@ pump", known(None, None, "pump")),
+        ] {
+            assert_eq!(Origin::parse(&format!("{} {text}", plain.id)), expected, "{text:?}");
+        }
+        for wrong in ["17@/1 \u{e4} pump", "17@/9 ann pump", "17@/2 ann pump", "17@/x ann pump", "x@/3 ann pump"] {
+            assert_eq!(Origin::parse(&format!("a-1 {wrong}")), None, "{wrong:?}");
         }
         for text in ["", " ", "a-1", "a-1 17", "a-1  pump", "a-1 x pump", "a-1 -1 pump"] {
             assert_eq!(Origin::parse(text), None, "{text:?}");
@@ -369,6 +428,8 @@ mod tests {
             lasting_id: true,
             topic: "plant/\u{e4} b/\n".into(),
             client_id: Some(" pump \n7".into()),
+            user_name: Some("ann \u{e4}".into()),
+            peer_host: Some("192.0.2.7".into()),
             qos: 1,
             retain: true,
             timestamp: u64::MAX,

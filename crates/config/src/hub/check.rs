@@ -9,6 +9,7 @@ use tidegate_hub::{
     FileFormat, MAX_MARKED_WINDOW, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf,
 };
 
+use super::age::age_problem;
 use super::hub_sections::HubSections;
 use super::keys::without_effect;
 use super::{OnBus, circles, topics};
@@ -318,6 +319,7 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
     found.extend(shared_group(pipeline, hub));
     found.extend(window_problem(pipeline, hub));
     found.extend(refusal_problem(pipeline));
+    found.extend(age_problem(pipeline, hub));
     found.extend(letters_problem(pipeline, hub));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
@@ -680,6 +682,22 @@ mod tests {
         let of_source = kept.replace("from = [\"plant/+/temp\"]", "source = \"s\"");
         let found = findings(&format!("{source}{of_source}"));
         assert!(found.contains("keeps no delivered messages"), "{found}");
+    }
+
+    #[test]
+    fn an_age_bounds_messages_of_topics_alone() {
+        let aged = RIGHT.replacen("name = \"hot\"", "name = \"hot\"\nmax_age = \"1h\"", 1);
+        assert_eq!(findings(&aged), "");
+        for (more, why) in [
+            ("retained = true", "retained messages may be old"),
+            ("every = \"1m\"", "as old as its begin"),
+            ("source = \"orders\"", "may be old when they come"),
+        ] {
+            let found = findings(&aged.replacen("max_age", &format!("{more}\nmax_age"), 1));
+            assert!(found.contains(why), "{more}: {found}");
+        }
+        let found = findings(&format!("{aged}[hub]\nbus = \"nats://127.0.0.1:4222\"\n"));
+        assert!(found.contains("`keep_for` bounds the age"), "{found}");
     }
 
     #[test]

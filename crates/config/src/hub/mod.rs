@@ -3,6 +3,8 @@
 #[cfg(not(feature = "pipelines"))]
 mod absent;
 #[cfg(feature = "pipelines")]
+mod age;
+#[cfg(feature = "pipelines")]
 mod check;
 #[cfg(feature = "pipelines")]
 mod circles;

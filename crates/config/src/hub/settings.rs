@@ -131,6 +131,7 @@ impl Config {
                 }],
                 archive: None,
                 dead_letter: plan.letters_of(pipeline)?,
+                max_age: Duration::ZERO,
             })
         };
         // The others are run by processes of the hub.
@@ -345,6 +346,7 @@ impl Plan<'_> {
             to,
             archive: None,
             dead_letter,
+            max_age: pipeline.max_age,
         })
     }
 }

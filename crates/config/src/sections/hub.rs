@@ -451,6 +451,10 @@ section! {
         /// The policy at this limit: `block`, `drop-oldest`, `drop-newest` or `reject`, as with
         /// [full queues](waiting.md).
         on_full: OverflowPolicy = OverflowPolicy::Block, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
+        /// Age at which a message fails that not all sinks have, counted from when the broker took it: it becomes a dead
+        /// letter where there is a place for these. Sinks that are away are looked at with each retry. On `hub.bus`,
+        /// `keep_for` bounds the age.
+        max_age: Duration = Duration::ZERO, in Kind::Duration(Range::of(SECOND, 365 * DAY).or_zero("no limit"));
         /// Messages above QoS 0 that the pipeline works on at once; the others wait.
         window: u16 = 1000, in Kind::Integer(Range::of(1, 65_535));
         /// Time that messages wait for a pipeline that does not run.

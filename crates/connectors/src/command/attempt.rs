@@ -83,6 +83,8 @@ struct Written {
     #[serde(default)]
     payload: Value,
     clientid: Option<String>,
+    username: Option<String>,
+    peerhost: Option<String>,
     #[serde(default)]
     qos: u8,
     #[serde(default)]
@@ -94,7 +96,8 @@ struct Written {
 
 /// Reads a message.
 fn read(text: &str) -> Result<Message, MessageError> {
-    let Written { topic, payload, clientid, qos, retain, timestamp, user_properties } = serde_json::from_str(text)?;
+    let Written { topic, payload, clientid, username, peerhost, qos, retain, timestamp, user_properties } =
+        serde_json::from_str(text)?;
     if let Err(source) = TopicNameBuf::new(topic.as_str()) {
         return Err(MessageError::Topic { topic, source });
     }
@@ -110,6 +113,8 @@ fn read(text: &str) -> Result<Message, MessageError> {
         id: "try".to_owned(),
         topic,
         client_id: clientid,
+        user_name: username,
+        peer_host: peerhost,
         qos,
         retain,
         timestamp: timestamp.unwrap_or_else(now),
@@ -285,6 +290,8 @@ mod tests {
             r#""qos":300"#,
             r#""retain":"yes""#,
             r#""clientid":7"#,
+            r#""username":7"#,
+            r#""peerhost":7"#,
             r#""timestamp":"now""#,
             r#""user_properties":["a"]"#,
             r#""user_properties":{"a":1}"#,
@@ -292,8 +299,9 @@ mod tests {
         ] {
             assert!(matches!(read(&format!(r#"{{"topic":"t",{field}}}"#)), Err(MessageError::Json(_))), "{field}");
         }
-        let all = r#"{"topic":"t","payload":null,"clientid":null,"qos":2,"retain":true,"timestamp":5,"user_properties":{"a":"b"}}"#;
+        let all = r#"{"topic":"t","payload":null,"clientid":null,"username":"ann","peerhost":"192.0.2.7","qos":2,"retain":true,"timestamp":5,"user_properties":{"a":"b"}}"#;
         let message = read(all).unwrap();
+        assert_eq!((message.user_name.as_deref(), message.peer_host.as_deref()), (Some("ann"), Some("192.0.2.7")));
         assert_eq!((message.qos, message.retain, message.timestamp), (2, true, 5));
         assert_eq!(message.user_properties, [("a".to_owned(), "b".to_owned())]);
     }

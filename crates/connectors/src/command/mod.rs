@@ -96,8 +96,8 @@ enum HubAction {
     Try {
         /// The configuration
         file: PathBuf,
-        /// The message: {"topic": ..., "payload": ...}, and if need be clientid, qos, retain, timestamp (milliseconds),
-        /// `user_properties`. A payload that is text is taken as it is
+        /// The message: {"topic": ..., "payload": ...}, and if need be clientid, username, peerhost, qos,
+        /// retain, timestamp (milliseconds), `user_properties`. A payload that is text is taken as it is
         #[arg(long, value_name = "JSON")]
         message: String,
         /// Only this pipeline

@@ -8,7 +8,7 @@ use tidegate_admin::{
 use tidegate_administration::{Part, PipelinesPart};
 use tidegate_console::api::ControlError;
 use tidegate_console::{PipelineNumbers, Status, Unavailable};
-use tidegate_engine::ClientQuery;
+use tidegate_engine::{ClientQuery, ClientSummary};
 use tidegate_hub::{Hub, LastFailure, Numbers, PipelineState, PipelineStatus, SinkStatus, rfc3339};
 use tidegate_node::NodeHandle;
 
@@ -38,12 +38,13 @@ impl PipelinesPart for HubPart {
             Some(node) => node.clients().list(&query).map_err(|_| Unavailable)?,
             None => Vec::new(),
         };
-        let queued = |name: &str| {
+        let at_broker = |name: &str| {
             let is_it = |client_id: &str| client_id.strip_prefix(CLIENT_PREFIX) == Some(name);
             let session = sessions.iter().find(|(session, _)| is_it(&session.client_id));
-            session.map_or(0, |(session, _)| session.queued_messages)
+            session.map(|(session, _)| AtBroker::of(session)).unwrap_or_default()
         };
-        let mut pipelines = view(&self.0.status(), queued);
+        // Behind the sessions: a message that has left its session was confirmed by all sinks before.
+        let mut pipelines = view(&self.0.status(), at_broker);
         if let Some(node) = node {
             let counters = node.report().map_err(|_| Unavailable)?.counters;
             for (name, dropped) in &counters.pipeline_drops {
@@ -78,18 +79,35 @@ impl PipelinesPart for HubPart {
     }
 }
 
-/// The reports of pipelines. `queued` says how much waits at the broker for a client id.
-fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Pipelines {
+/// The messages that the session of a pipeline has at the broker.
+#[derive(Clone, Copy, Debug, Default)]
+struct AtBroker {
+    /// In its queue.
+    queued: u64,
+    /// Sent and not acknowledged. The pipeline has not read all of them yet.
+    sent: u64,
+}
+
+impl AtBroker {
+    fn of(session: &ClientSummary) -> Self {
+        Self { queued: session.queued_messages, sent: session.inflight_messages }
+    }
+}
+
+/// The reports of pipelines. `at_broker` knows the session of a pipeline.
+fn view(pipelines: &[PipelineStatus], at_broker: impl Fn(&str) -> AtBroker) -> Pipelines {
     let one = |pipeline: &PipelineStatus| {
         let numbers = pipeline.numbers;
         let held = u64::try_from(pipeline.held).unwrap_or(u64::MAX);
+        let AtBroker { queued, sent } = at_broker(&pipeline.name);
         let report = PipelineReport {
             node: None,
             state: pipeline.state.label().to_owned(),
             since: Some(rfc3339(pipeline.since)),
             counts: counts(&numbers),
             batch_s: seconds(numbers.batch_ms),
-            waiting: held + pipeline.waiting + queued(&pipeline.name),
+            // A message that the pipeline holds is also one that the session has sent, unless it has QoS 0.
+            waiting: held.max(sent).saturating_add(pipeline.waiting).saturating_add(queued),
             lag_s: seconds(pipeline.lag_ms),
             error: pipeline.error.clone(),
             sinks: pipeline.sinks.iter().map(sink).collect(),
@@ -142,4 +160,32 @@ fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers> {
         lag_ms: pipeline.lag_ms,
     };
     pipelines.into_iter().map(numbers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_on_their_way_to_a_pipeline_wait() {
+        let waiting = |held, at_broker| {
+            let pipeline = PipelineStatus {
+                name: "hot".to_owned(),
+                state: PipelineState::Running,
+                since: 0,
+                numbers: Numbers::default(),
+                held,
+                lag_ms: 0,
+                waiting: 3,
+                error: None,
+                sinks: Vec::new(),
+                last_failure: None,
+            };
+            view(&[pipeline], |_| at_broker)["hot"].waiting
+        };
+        assert_eq!(waiting(0, AtBroker::default()), 3, "in the log on the bus");
+        assert_eq!(waiting(0, AtBroker { queued: 10, sent: 20 }), 33, "none was read yet");
+        assert_eq!(waiting(15, AtBroker { queued: 10, sent: 20 }), 33, "some were read");
+        assert_eq!(waiting(25, AtBroker { queued: 0, sent: 20 }), 28, "five have QoS 0");
+    }
 }

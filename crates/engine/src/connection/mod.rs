@@ -138,6 +138,8 @@ pub(crate) struct Extra {
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
     pub allowed: Option<Allowed>,
+    /// The host and the user name of this publisher, for pipelines: see `publish::origin`.
+    pub publisher: Option<Box<str>>,
     /// A SUBSCRIBE or UNSUBSCRIBE that continues in the next turn.
     pub packet_left: Option<Box<PacketLeft>>,
     /// Whether it waits for the decision about the node of its client.
@@ -191,6 +193,7 @@ impl Default for Extra {
             promised: None,
             preset: None,
             allowed: None,
+            publisher: None,
             rate: None,
             reserving: Reserving::Not,
             withheld_until: Millis::NEVER,
@@ -224,6 +227,7 @@ impl Extra {
             && self.promised.is_none()
             && self.preset.is_none()
             && self.allowed.is_none()
+            && self.publisher.is_none()
             && self.packet_left.is_none()
             && !self.suspended
     }

@@ -31,6 +31,8 @@ pub(crate) struct Connecting {
     pub accept_on: Option<u16>,
     /// Facts known about it before its CONNECT arrives.
     pub preset: Preset,
+    /// The host that the shell names.
+    pub host: Option<String>,
     pub own: bool,
     /// True if the client answers its packets automatically.
     pub automatic: bool,
@@ -55,6 +57,7 @@ fn connecting(version: Version, client_id: &str) -> Connecting {
         listener: ListenerId(0),
         accept_on: None,
         preset: Preset::default(),
+        host: None,
         own: false,
         automatic: true,
     }
@@ -131,6 +134,11 @@ impl Connecting {
 
     pub(crate) fn user(mut self, name: &str, password: &str) -> Self {
         self.user = Some((name.to_owned(), password.to_owned()));
+        self
+    }
+
+    pub(crate) fn from_host(mut self, host: &str) -> Self {
+        self.host = Some(host.to_owned());
         self
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Accepted, AuthOutcome, HOPS_PROPERTY, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY,
-    OverflowPolicy, OverflowRule, PayloadCheck, Reason, Settings, TenantId,
+    Accepted, AuthOutcome, Authentication, HOPS_PROPERTY, HUB_CLIENT_PREFIX, HubFilter, Identity, ListenerSettings,
+    ORIGIN_PROPERTY, OverflowPolicy, OverflowRule, PayloadCheck, Reason, Settings, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
@@ -62,6 +62,52 @@ fn only_the_hub_gets_the_publisher_of_a_message() {
             assert_eq!(origin(&hub.expect_message()), None, "no pipeline has this topic");
             other.expect_message();
             old.expect_message();
+        }
+    });
+}
+
+#[test]
+fn the_hub_gets_host_and_user_of_a_publisher() {
+    everywhere_with(with_hub, |world| {
+        let hub = pipeline(world);
+        let other = world.connect(v5("other"));
+        other.subscribe("#", AtLeastOnce);
+        let cases = [
+            (v5("a"), " a"),
+            (v5("b").from_host("192.0.2.7"), "@192.0.2.7 b"),
+            (v311("c d").from_host("2001:db8::7").user("ann b", "x"), "@2001:db8::7/5 ann b c d"),
+            (v5("e").user("", "x"), "@/0  e"),
+        ];
+        for (connecting, behind_time) in cases {
+            let publisher = world.connect(connecting);
+            for pairs in [0, 1] {
+                let sent = message("plant/a/temp", "31").qos1();
+                publisher.publish(if publisher.is_v5() && pairs > 0 { sent.user("k", "v") } else { sent });
+                let value = hub.expect_message().user_properties.swap_remove(0).1;
+                let expected = format!("{}{behind_time}", world.now().unix);
+                assert_eq!(value.split_once(' ').unwrap().1, expected, "{value}");
+                assert!(other.expect_message().user_properties.iter().all(|(name, _)| name == "k"));
+            }
+        }
+    });
+}
+
+#[test]
+fn the_hub_gets_the_user_that_was_proven() {
+    let asks = |settings: &mut Settings| {
+        with_hub(settings);
+        settings.authentication = Authentication::External;
+    };
+    everywhere_with(asks, |world| {
+        let hub = pipeline(world);
+        for (proven, behind_time) in [(Some("bob"), "@/3 bob pump"), (None, " pump")] {
+            let mut publisher = world.try_connect(v5("pump").user("claimed", "x"));
+            let identity = Identity { user_name: proven.map(str::to_owned), ..Identity::default() };
+            world.decide(AuthOutcome::Accept(Accepted { identity: Some(Arc::new(identity)), data: None }));
+            publisher.expect_accepted();
+            publisher.publish(message("plant/a/temp", "31").qos1());
+            let value = hub.expect_message().user_properties.swap_remove(0).1;
+            assert_eq!(value.split_once(' ').unwrap().1, format!("{}{behind_time}", world.now().unix));
         }
     });
 }

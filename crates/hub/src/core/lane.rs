@@ -184,6 +184,28 @@ impl Lane {
         }
     }
 
+    /// Takes out the records of messages that the broker took before `oldest` (Unix milliseconds). A batch that is under
+    /// way keeps its own. Messages of an archive are as old as they may be.
+    pub(super) fn take_older(&mut self, oldest: u64) -> Vec<Item> {
+        let is_older = |record: &Record| record.message.timestamp < oldest && !record.message.archived;
+        let mut taken = Vec::new();
+        for batch in self.again.iter_mut().filter(|batch| batch.records.iter().any(|record| is_older(record))) {
+            let (older, rest): (Vec<_>, Vec<_>) = batch.items().partition(|item| is_older(&item.record));
+            taken.extend(older);
+            *batch = Tried::of(rest);
+        }
+        self.again.retain(|batch| batch.len() > 0);
+        self.waiting.retain(|waiting| {
+            let goes = is_older(&waiting.item.record);
+            if goes {
+                taken.push(waiting.item.clone());
+            }
+            !goes
+        });
+        self.waiting_bytes = self.waiting.iter().map(|waiting| waiting.size).sum();
+        taken
+    }
+
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
@@ -205,7 +227,7 @@ impl Lane {
 
     /// When there is something to do, if nothing comes before.
     pub(super) fn deadline(&self) -> Option<u64> {
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || (self.again.is_empty() && self.waiting.is_empty()) {
             return None;
         }
         if let Some(retry_at) = self.retry_at {

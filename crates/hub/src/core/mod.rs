@@ -3,9 +3,11 @@
 //!
 //! - `ledger`: a message is acknowledged once each sink has confirmed it, and not before.
 //! - `parked`: messages that wait for memory.
+//! - `age`: messages that have waited too long.
 //! - `windows`: one record of many messages.
 //! - `lane`: batches, retries, and the search for the record that a sink refuses.
 
+mod age;
 mod lane;
 mod ledger;
 mod no_records;
@@ -65,6 +67,8 @@ pub struct CoreSettings {
     /// Bytes of these messages and of their records, all parts of a FOREACH among them. Beyond it messages of QoS 0 are
     /// dropped, and records of others are made later.
     pub max_held_bytes: usize,
+    /// Age at which a message fails that no sink has, milliseconds; 0 for none.
+    pub max_age: u64,
     /// Where chance begins.
     pub seed: u64,
 }
@@ -212,6 +216,9 @@ impl<D> Core<D> {
         }
         self.numbers.taken += 1;
         let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message), record_bytes: 0 };
+        if message.timestamp < self.settings.oldest_wanted(clock) && !message.archived {
+            return self.fail_new(now, entry, &NoRecords::TooOld);
+        }
         if self.windows.is_some() {
             return self.gather(now, clock, entry);
         }
@@ -457,11 +464,6 @@ impl<D> Core<D> {
     /// Batches that have not come to an end.
     pub fn under_way(&self) -> usize {
         self.lanes.iter().filter(|lane| lane.is_under_way()).count()
-    }
-
-    /// Whether it is paused.
-    pub fn is_paused(&self) -> bool {
-        self.paused
     }
 
     /// Its numbers.

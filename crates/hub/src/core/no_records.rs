@@ -13,6 +13,9 @@ pub(super) enum NoRecords {
     /// Its source has left out headers.
     #[error("the headers of the message take more than {MAX_HEADER_BYTES} bytes")]
     LongHeaders,
+    /// It is older than messages may become.
+    #[error("the message has waited longer than `pipeline.max_age`")]
+    TooOld,
     /// A step has failed.
     #[error(transparent)]
     Step(#[from] ComputeError),

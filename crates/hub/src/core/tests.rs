@@ -19,6 +19,7 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
         max_unacknowledged: 1_000,
         in_order: false,
         max_held_bytes: 1 << 30,
+        max_age: 0,
         seed: 7,
     };
     Core::new(Steps::new(steps).unwrap(), settings)
@@ -116,6 +117,7 @@ fn an_archive_has_each_message_as_it_came() {
         max_unacknowledged: 1_000,
         in_order: false,
         max_held_bytes: 1 << 30,
+        max_age: 0,
         seed: 7,
     };
     let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
@@ -226,6 +228,7 @@ fn a_message_of_several_records_ends_with_the_last() {
         max_unacknowledged: 1_000,
         in_order: false,
         max_held_bytes: 1 << 30,
+        max_age: 0,
         seed: 7,
     };
     let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
@@ -254,6 +257,7 @@ fn records_of_a_foreach_count_as_bytes_that_are_held() {
         max_unacknowledged: 1_000,
         in_order: false,
         max_held_bytes: 100_000,
+        max_age: 0,
         seed: 7,
     };
     let mut core = Core::<Token>::new(Steps::new(&steps).unwrap(), settings);
@@ -392,6 +396,7 @@ fn records_gather_for_sinks_that_make_an_object_of_a_batch() {
         max_unacknowledged: 1_000,
         in_order: false,
         max_held_bytes: 1 << 30,
+        max_age: 0,
         seed: 7,
     };
     let mut core = Core::<Token>::new(Steps::new(&StepSettings::default()).unwrap(), settings);
@@ -423,6 +428,7 @@ fn the_waits_of_two_pipelines_in_a_row_are_under_20_ms() {
             max_unacknowledged: 1_000,
             in_order: false,
             max_held_bytes: 1 << 30,
+            max_age: 0,
             seed: 7,
         };
         Core::<Token>::new(Steps::new(&steps).unwrap(), settings)
@@ -617,6 +623,43 @@ fn without_room_only_messages_of_qos_0_are_dropped() {
     }
     core.take(0, 0, &message(9, 0), Some((9, 0)));
     assert_eq!((core.numbers().taken, core.numbers().dropped, core.held()), (3, 2, 3));
+}
+
+#[test]
+fn messages_that_become_too_old_are_dead_letters() {
+    let mut core = core(1, 1, 10, true, &StepSettings::default());
+    core.settings.max_age = 1_000;
+    let taken_at = |number: u64, timestamp: u64| Arc::new(Message { timestamp, ..Message::clone(&message(number, 0)) });
+    core.take(0, 5_000, &taken_at(1, 4_500), Some((1, 0)));
+    assert_eq!(sent(&actions(&mut core, 0)), [(0, vec!["1".to_owned()])]);
+    core.take(10, 5_010, &taken_at(2, 5_010), Some((2, 0)));
+    core.settle(20, 0, Outcome::Away("down".into()));
+    core.fail_late(20, 5_020, 0);
+    assert_eq!(sent(&actions(&mut core, 20)), [], "none is too old, and it is tried again later");
+    assert_eq!(sent(&actions(&mut core, 200)), [(0, vec!["1".to_owned()])]);
+    core.settle(501, 0, Outcome::Away("down".into()));
+    core.fail_late(501, 5_501, 0);
+    let all = actions(&mut core, 501);
+    assert_eq!(sent(&all), [(1, vec!["1".to_owned()])], "the first is a dead letter");
+    let is_reported = |action: &Action<Token>| matches!(action, Action::Tell(News::Failed { kept: true, why, .. }) if why.contains("max_age"));
+    assert!(all.iter().any(is_reported), "{all:?}");
+    core.settle(502, 1, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 502)), [1]);
+    core.take(503, 6_503, &taken_at(3, 5_502), Some((3, 0)));
+    assert_eq!(sent(&actions(&mut core, 510)), [(1, vec!["3".to_owned()])], "it comes too late");
+    core.settle(511, 1, Outcome::Away("full".into()));
+    core.fail_late(511, 9_000, 1);
+    assert!(sent(&actions(&mut core, 5_000)).contains(&(1, vec!["3".to_owned()])), "a dead letter waits on");
+    core.settle(5_001, 0, Outcome::Away("down".into()));
+    core.fail_late(5_001, 10_001, 0);
+    core.settle(5_002, 1, Outcome::Done);
+    assert_eq!(sent(&actions(&mut core, 5_010)), [(1, vec!["2".to_owned()])]);
+    core.settle(5_011, 1, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 5_011)), [2]);
+    assert_eq!((core.held(), core.numbers().failed, core.deadline()), (0, 3, None));
+    let replayed = Arc::new(Message { archived: true, ..Message::clone(&taken_at(4, 0)) });
+    core.take(20_000, 25_000, &replayed, Some((4, 0)));
+    assert_eq!(sent(&actions(&mut core, 20_000)), [(0, vec!["4".to_owned()])], "a replay brings old messages");
 }
 
 #[test]

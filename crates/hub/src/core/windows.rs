@@ -48,6 +48,8 @@ impl OpenWindow {
             lasting_id: self.first.lasting_id,
             topic: self.last.topic.clone(),
             client_id: self.last.client_id.clone(),
+            user_name: self.last.user_name.clone(),
+            peer_host: self.last.peer_host.clone(),
             qos: self.last.qos,
             retain: false,
             timestamp: self.start,

@@ -56,6 +56,8 @@ pub struct PipelineSettings {
     pub archive: Option<ArchiveSettings>,
     /// Where messages go that are not delivered.
     pub dead_letter: Option<SinkSettings>,
+    /// Age at which a message fails that no sink has; zero for none.
+    pub max_age: Duration,
 }
 
 /// The name of the archive among the sinks of a pipeline. No sink of a configuration has it.
@@ -372,6 +374,7 @@ fn core_settings(settings: &PipelineSettings) -> CoreSettings {
         in_order: settings.archive.is_some()
             || matches!(settings.source, SourceSettings::Log(_) | SourceSettings::Kafka(_)),
         max_held_bytes: MAX_HELD_BYTES,
+        max_age: u64::try_from(settings.max_age.as_millis()).unwrap_or(u64::MAX),
         seed: wall_clock(),
     }
 }

@@ -78,6 +78,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
         to: vec![SinkSettings { name: "lines".into(), kind, batching: crate::Batching::default(), parallel: 1 }],
         archive: None,
         dead_letter: None,
+        max_age: Duration::ZERO,
     }
 }
 

@@ -125,6 +125,7 @@ impl<S: Source> Worker<S> {
     fn turn(&mut self, until: Option<Instant>) {
         while let Ok((lane, outcome)) = self.outcomes.try_recv() {
             self.core.settle(self.now(), lane, outcome);
+            self.core.fail_late(self.now(), wall_clock(), lane);
         }
         self.act();
         self.note();

@@ -227,6 +227,8 @@ impl Topics {
             lasting_id,
             topic,
             client_id,
+            user_name,
+            peer_host,
             qos,
             retain,
             timestamp,
@@ -250,10 +252,9 @@ impl Topics {
             self.next_id += 1;
             (*id, *timestamp) = (format!("{}-{}", self.id_prefix, self.next_id), wall_clock());
         }
-        match publisher {
-            Some(publisher) => publisher.clone_into(client_id.get_or_insert_default()),
-            None => *client_id = None,
-        }
+        put(publisher, client_id);
+        put(origin.and_then(|origin| origin.user_name), user_name);
+        put(origin.and_then(|origin| origin.peer_host), peer_host);
         message.topic.as_str().clone_into(topic);
         std::mem::swap(payload, &mut message.payload);
         (*qos, *retain) = (message.qos as u8, message.retain);
@@ -414,6 +415,14 @@ impl Source for Topics {
     }
 }
 
+/// Replaces a text in its memory.
+fn put(text: Option<&str>, place: &mut Option<String>) {
+    match text {
+        Some(text) => text.clone_into(place.get_or_insert_default()),
+        None => *place = None,
+    }
+}
+
 /// The filters of a session that a pipeline does not have.
 fn former(kept: Vec<String>, from: &[TopicFilterBuf]) -> Vec<TopicFilterBuf> {
     let kept = kept.into_iter().filter_map(|filter| TopicFilterBuf::new(filter).ok());
@@ -501,7 +510,7 @@ mod tests {
     #[test]
     fn a_message_in_used_memory_has_its_own_fields_alone() {
         let mut source = source();
-        let mut full = message("plant/a", b"a long payload", Some("a-1 17 pump"));
+        let mut full = message("plant/a", b"a long payload", Some("a-1 17@192.0.2.7/3 ann pump"));
         full.retain = true;
         full.properties = MessageProperties {
             payload_format: Some(PayloadFormat::Utf8),
@@ -514,6 +523,7 @@ mod tests {
         let own = source.own(full);
         let place = Arc::as_ptr(&own);
         assert_eq!((own.id.as_str(), own.client_id.as_deref(), own.hops), ("a-1", Some("pump"), 3));
+        assert_eq!((own.user_name.as_deref(), own.peer_host.as_deref()), (Some("ann"), Some("192.0.2.7")));
         source.reuse(own);
         let own = source.own(message("t", b"b", Some("a-2 18 ")));
         assert_eq!(Arc::as_ptr(&own), place, "in the same memory");

@@ -244,7 +244,7 @@ fn field(expr: &Expr, ident: &Ident, scope: Scope<'_>) -> Result<Node, StepError
         let near = nearest(name, FIELDS.iter().copied().chain(scope.item));
         let hint = match near {
             _ if ident.quote_style == Some('"') => format!("a text has single quotes, as in '{name}'"),
-            _ if ["username", "peerhost", "node", "event"].contains(&name) => "a message does not carry it".to_owned(),
+            _ if ["node", "event"].contains(&name) => "a message does not carry it".to_owned(),
             Some(near @ "payload") => format!("did you mean `{near}`?"),
             Some(near) => format!("did you mean `{near}`? For a field of the payload write `payload.{name}`"),
             None => format!("for a field of the payload write `payload.{name}`"),

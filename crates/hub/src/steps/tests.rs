@@ -8,6 +8,8 @@ fn message(topic: &str, payload: &Value) -> Arc<Message> {
         lasting_id: true,
         topic: topic.into(),
         client_id: Some("pump-7".into()),
+        user_name: Some("ann".into()),
+        peer_host: Some("192.0.2.7".into()),
         qos: 1,
         retain: false,
         timestamp: 1_772_323_200_000,
@@ -69,6 +71,8 @@ fn the_statement_of_the_contract_gives_its_row() {
     assert_eq!(row("plant/a/temp", 31.5), Some(json!({ "temp": 31.5, "topic": "plant/a/temp", "clientid": "pump-7" })));
     assert_eq!(row("plant/a/temp", 30.0), None);
     assert_eq!(row("plant/a/hum", 31.0), None, "none of its topics");
+    let publisher = select("SELECT username, peerhost FROM 't' WHERE username = 'ann'", "t", &json!(0)).unwrap();
+    assert_eq!(publisher, Some(json!({ "username": "ann", "peerhost": "192.0.2.7" })));
     let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
     assert_eq!(Steps::new(&settings).unwrap().from()[0].as_str(), "plant/+/temp");
 }
@@ -376,7 +380,7 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT uper(topic) AS x FROM 't'", Some((1, 8, 4)), "no function `uper`"),
         ("SELECT jq('.a', payload) AS x FROM 't'", Some((1, 8, 2)), "no function `jq`: write a path"),
         ("FOREACH payload.at AS, payload.list FROM 't'", None, "AS needs"),
-        ("SELECT topic FROM 't'\nWHERE username = 'a'", Some((2, 7, 8)), "does not carry it"),
+        ("SELECT topic FROM 't'\nWHERE node = 'a'", Some((2, 7, 4)), "does not carry it"),
         ("SELECT topic FROM 'a/#/b'", None, "FROM"),
         ("SELECT topic", None, "no FROM"),
         ("SELECT count(*) FROM 't'", Some((1, 8, 5)), "set `every`"),

@@ -191,6 +191,9 @@ impl AdmissionCalls<'_> {
     pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
         let facts = self.shard.sockets().facts(key);
         let address = facts.peer.map(|peer| peer.ip()).filter(|_| !self.shard.table.is_own(key));
+        if let Some(address) = address.filter(|_| !request.again) {
+            self.shard.engine.control().name_host(key, &address.to_canonical());
+        }
         let identity = facts.tls.as_ref().and_then(|tls| tls.identity.as_ref());
         // A user name proved by a certificate takes precedence.
         let proved = identity.filter(|it| it.role == IdentityRole::Username).map(|it| &*it.value);

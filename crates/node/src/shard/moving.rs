@@ -286,6 +286,9 @@ impl SocketCalls<'_> {
         tell: bool,
     ) -> Result<(), NotContinued> {
         self.check_credential(key, image).inspect_err(|error| self.note_not_continued(*error))?;
+        if let Some(address) = self.shard.admission().address_of(key) {
+            self.shard.engine.control().name_host(key, &address.to_canonical());
+        }
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {
             Ok(()) => self.shard.counters.continued += 1,

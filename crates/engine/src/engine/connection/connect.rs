@@ -214,6 +214,7 @@ impl EntryCalls<'_> {
         connecting!(self.engine).bind(now, key, session, connect, &granted);
         subscribing!(self.engine).set_standing(now, session, standing);
         connecting!(self.engine).bound_by_proof(now, key, accepted.identity.as_deref());
+        self.engine.control().name_user(key, user_of(accepted, connect));
         self.engine.state.sessions.store_session(&mut self.engine.state.journal, session);
         let promises = self.engine.state.journal.has_written_since(mark);
         if !connecting!(self.engine).send_conn_ack(key, connect, &granted, present, promises, accepted) {
@@ -241,6 +242,14 @@ impl EntryCalls<'_> {
             self.engine.groups.announce_presence(&self.engine.state, &mut self.engine.links, session, true);
             self.engine.state.refill(now.monotonic, &mut self.engine.layouts, session);
         }
+    }
+}
+
+/// The user name of a client that is let in: as it was proven, or as it is claimed where no provider was asked.
+fn user_of<'a>(accepted: &'a Accepted, connect: &Connect<'a>) -> Option<&'a str> {
+    match &accepted.identity {
+        Some(identity) => identity.user_name.as_deref(),
+        None => connect.username,
     }
 }
 

@@ -245,6 +245,7 @@ impl HomeCalls<'_> {
         let standing = if has_addresses { standing } else { Standing::Client };
         subscribing!(self.engine).set_standing(now, session, standing);
         connecting!(self.engine).bound_by_proof(now, key, identity.as_deref());
+        self.engine.control().name_user(key, identity.as_deref().and_then(|identity| identity.user_name.as_deref()));
         self.restore_connection(now, key, session, image);
         self.engine.state.sessions.store_session(&mut self.engine.state.journal, session);
         self.engine.state.events.push_back(Event::Log(LogEvent::Connected {

@@ -38,6 +38,8 @@ pub(crate) struct Socket {
     pub(super) stand: Stand,
     pub(super) listener: ListenerId,
     pub(super) preset: Preset,
+    /// The host that the shell names before the CONNECT.
+    pub(super) host: Option<String>,
     /// Whether the broker itself is the client.
     pub(super) own: bool,
     /// Bytes that the client has sent and the server has not read.
@@ -68,6 +70,7 @@ impl Socket {
             stand,
             listener,
             preset: Preset::default(),
+            host: None,
             own: false,
             upstream: VecDeque::new(),
             hung_up: false,
@@ -100,6 +103,7 @@ impl Net {
         self.trace.note(format!("{} opens socket {id} at shard {shard}", side.client_id));
         self.sockets.push(Socket {
             preset: connecting.preset.clone(),
+            host: connecting.host.clone(),
             own: connecting.own,
             ..Socket::new(side, Stand::Gone, connecting.listener)
         });
@@ -121,6 +125,9 @@ impl Net {
                 self.live.insert(id);
                 self.by_key[shard].insert(key, id);
                 self.engines[shard].control().preset_connection(key, self.sockets[id].preset.clone());
+                if let Some(host) = &self.sockets[id].host {
+                    self.engines[shard].control().name_host(key, host);
+                }
                 if !bytes.is_empty() {
                     self.engines[shard].handle_input(self.now, key, bytes);
                 }
