@@ -459,11 +459,6 @@ impl<D> Core<D> {
         self.lanes.iter().filter(|lane| lane.is_under_way()).count()
     }
 
-    /// Whether it is paused.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
     /// Its numbers.
     pub fn numbers(&self) -> Numbers {
         self.numbers

@@ -167,7 +167,7 @@ impl World {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
                 Action::Send { lane, batch } => {
-                    assert!(!self.core.is_paused(), "a batch of a paused pipeline");
+                    assert!(!self.core.paused, "a batch of a paused pipeline");
                     let batch: Vec<u64> = batch.iter().map(|record| record.id().parse().unwrap()).collect();
                     let own = batch.iter().find(|number| self.gone.contains(number));
                     assert_eq!(own, None, "a batch with a message of another process");
