@@ -91,8 +91,8 @@ impl Worker {
         let messages = moves.map(|moves| moves.take_had(id)).transpose()?;
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
         let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
-        let (from, had) = (self.members.name.clone(), messages.is_some());
-        let head = json!(ImagesHead { from, partitions: named.clone(), owed, had });
+        let from = self.members.name.clone();
+        let head = json!(ImagesHead { from, partitions: named.clone(), owed, had: messages.is_some() });
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
@@ -174,7 +174,7 @@ impl Worker {
     fn arrive(&self, id: u64, expected: Partitions, parcel: &[u8]) -> Result<(), PartitionMoveError> {
         let Parcel { head, mut pieces } = read_parcel(parcel)?;
         let head: ImagesHead = serde_json::from_value(head).map_err(|_| PartitionMoveError::NoParcel)?;
-        let had = if head.had { pieces.pop() } else { None };
+        let messages = if head.had { pieces.pop() } else { None };
         let partitions: Vec<PartitionId> = head.partitions.into_iter().map(PartitionId).collect();
         let named: Partitions = partitions.iter().copied().collect();
         if named != expected || partitions.len() != pieces.len() {
@@ -186,7 +186,7 @@ impl Worker {
         let arrived = if self.shared.is_orchestrator {
             let from = head.from.as_str();
             self.receiving.begin(id, expected, from, self.members.lives.get(from).copied().unwrap_or_default());
-            OrchestratorMoves::of(&self.node).arrive_from_member(images.collect(), had, id)?
+            OrchestratorMoves::of(&self.node).arrive_from_member(images.collect(), messages, id)?
         } else {
             self.node.moves().arrive_from_node(images.collect(), id)?
         };
