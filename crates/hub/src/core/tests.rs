@@ -104,7 +104,7 @@ fn a_message_that_no_sink_keeps_ends_as_dropped() {
     }
 }
 
-/// A core with two sinks, the second of which is an archive, and batches of up to this number of messages.
+/// A core with a sink and an archive, and batches of up to this number of messages.
 fn with_an_archive(steps: &StepSettings, messages: usize) -> Core<Token> {
     let batching = Batching { messages, ..Batching::default() };
     let settings = CoreSettings {

@@ -82,8 +82,6 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("it is looked", "the check: `how often it is looked whether` -> `interval of checks whether`"),
     ("it is waited", "the one that waits: `it is waited for the end` -> `the action waits for the end`"),
     ("is seen whether", "the check: `interval of checks whether`"),
-    ("tells of", "`reports`, `describes`"),
-    ("tell of", "`report`, `describe`"),
     ("verdict", "the noun of the result: `decision`, `outcome`, `reason`"),
 ];
 

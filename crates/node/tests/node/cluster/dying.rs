@@ -113,7 +113,7 @@ fn a_client_waiting_for_a_dead_node_is_redirected() {
     world.expect_well();
 }
 
-/// Two nodes, of which `b` has read nothing while `a` published more than the link carries, until `a` ended the session.
+/// Two nodes: `b` has read nothing while `a` published more than the link carries, until `a` ended the session.
 struct Flooded {
     world: World,
     publisher: Client,
