@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_console::{StoreCondition, StoreNumbers};
 use tidegate_store::{State, Status};
 
 use crate::part::Part;
@@ -33,42 +32,7 @@ impl Part for StorePart {
     }
 
     fn add_to(&self, status: &mut tidegate_console::Status) {
-        status.store = Some(numbers(&self.status));
-    }
-}
-
-/// Its figures for the metrics.
-fn numbers(store: &Status) -> StoreNumbers {
-    StoreNumbers {
-        condition: condition(store),
-        journal_bytes: store.journal_bytes(),
-        table_bytes: store.table_bytes(),
-        free_bytes: store.free_bytes(),
-        pending_bytes: store.pending_bytes(),
-        segments: store.segments(),
-        table_entries: store.table_entries(),
-        batches: store.batches(),
-        operations: store.operations(),
-        groups: store.groups(),
-        written_bytes: store.written_bytes(),
-        syncs: store.syncs(),
-        sync_nanoseconds: store.sync_nanoseconds(),
-        sync_histogram: store.sync_histogram(),
-        loads: store.loads(),
-        index_bytes: store.index_bytes(),
-        merges: store.merges(),
-        merge_failures: store.failed_merges(),
-        slowed_groups: store.slowed_groups(),
-        failures: store.failures(),
-    }
-}
-
-fn condition(store: &Status) -> StoreCondition {
-    match store.state() {
-        State::Failing(_) | State::Fenced(_) => StoreCondition::Failing,
-        State::Full => StoreCondition::Full,
-        State::Ok if store.is_full() => StoreCondition::Full,
-        State::Ok => StoreCondition::Ok,
+        status.store = Some(Arc::clone(&self.status));
     }
 }
 
@@ -107,6 +71,7 @@ fn standstill(waits: Duration) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_console::StoreCondition;
     use tidegate_store::{Durability, Settings, SimulatedDisk, Store, keep_all, open, operation};
 
     use super::*;
@@ -121,24 +86,24 @@ mod tests {
         let disk = SimulatedDisk::new(3);
         let mut store = opened(&disk, 0).stepped(Box::new(|_: u16, _: u64| {}));
         let status = store.status();
-        assert_eq!((numbers(&status).condition, block_reason(&status)), (StoreCondition::Ok, None));
+        assert_eq!((StoreCondition::of(&status), block_reason(&status)), (StoreCondition::Ok, None));
         let mut batch = Vec::new();
         operation::put(&mut batch, b"k", b"v").unwrap();
         store.submit(0, 1, batch.clone()).unwrap();
         while store.step() {}
-        let counted = numbers(&status);
-        assert_eq!((counted.batches, counted.operations, counted.condition), (1, 1, StoreCondition::Ok));
-        assert_eq!(counted.sync_histogram.iter().sum::<u64>(), counted.syncs);
+        let condition = StoreCondition::of(&status);
+        assert_eq!((status.batches(), status.operations(), condition), (1, 1, StoreCondition::Ok));
+        assert_eq!(status.sync_histogram().iter().sum::<u64>(), status.syncs());
         disk.fail(tidegate_store::Failure::Sync, 1);
         store.submit(0, 2, batch).unwrap();
         store.step();
-        assert_eq!(numbers(&status).condition, StoreCondition::Failing);
+        assert_eq!(StoreCondition::of(&status), StoreCondition::Failing);
         let why = block_reason(&status).unwrap();
         assert!(why.starts_with("the store cannot write: ") && why.contains("bytes in use"), "{why}");
         disk.heal();
         while store.step() {}
-        assert_eq!((numbers(&status).condition, block_reason(&status)), (StoreCondition::Ok, None));
-        assert!(numbers(&status).failures > 0);
+        assert_eq!((StoreCondition::of(&status), block_reason(&status)), (StoreCondition::Ok, None));
+        assert!(status.failures() > 0);
     }
 
     #[test]
@@ -155,7 +120,7 @@ mod tests {
         disk.set_capacity(Some(64 << 20));
         let store = opened(&disk, 128 << 20);
         let status = store.status();
-        assert_eq!(numbers(&status).condition, StoreCondition::Full);
+        assert_eq!(StoreCondition::of(&status), StoreCondition::Full);
         let why = block_reason(&status).unwrap();
         assert!(why.contains("fewer than store.min_free (134217728) are free"), "{why}");
     }

@@ -143,9 +143,10 @@ pub struct JwtSettings {
     pub superuser_claim: Option<String>,
 }
 
+#[cfg(test)]
 impl JwtSettings {
     /// Settings with these keys and defaults for the rest.
-    pub fn with_keys(keys: JwtKeys) -> Self {
+    pub(crate) fn with_keys(keys: JwtKeys) -> Self {
         Self {
             keys,
             algorithms: Vec::new(),
@@ -220,9 +221,10 @@ pub struct HttpSettings {
     pub ca_file: Option<PathBuf>,
 }
 
+#[cfg(test)]
 impl HttpSettings {
     /// Settings with this URL and defaults for the rest.
-    pub fn with_url(url: impl Into<String>) -> Self {
+    pub(crate) fn with_url(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             headers: Vec::new(),

@@ -29,7 +29,7 @@ pub(crate) struct Table {
     leases: Vec<Option<String>>,
 }
 
-/// That a member lives.
+/// The sign of life of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Pulse {
     /// The life of the member: a process that takes another one's name has another number.
@@ -146,7 +146,7 @@ impl Seat {
         }
     }
 
-    /// The same for a process that was a member before: who has taken its name over meanwhile keeps it.
+    /// The same for a process that was a member before. A process that has taken over its name meanwhile keeps the name.
     pub(crate) fn behind(mut self, former: Option<u64>) -> Self {
         self.former = former;
         self
@@ -159,7 +159,7 @@ impl Seat {
         }
     }
 
-    /// When the next partition is let go though its user has not released it.
+    /// The time at which the next partition is let go although its user has not released it.
     pub(crate) fn next_taken(&self) -> Option<Instant> {
         self.losing.values().copied().min()
     }
@@ -175,7 +175,7 @@ impl Seat {
         self.table_at = Some(now);
     }
 
-    /// Until when time counts against members that do not count up.
+    /// The time up to which the silence of a member counts against it.
     fn counted_until(&self, now: Instant) -> Instant {
         self.table_at.map_or(now, |table_at| now.min(table_at + self.lease / STANDSTILL_PART))
     }

@@ -46,7 +46,7 @@ pub(crate) fn begin_prepared(next: &mut Table, seen: &Seen) {
     next.moves.extend::<Vec<Move>>(prepared);
 }
 
-/// How many partitions each node has when all that moves has moved.
+/// The number of partitions of each node after all moves under way.
 pub(crate) fn loads(table: &Table) -> BTreeMap<String, usize> {
     let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
     for (home, count) in table.homes.shares() {

@@ -25,7 +25,7 @@ pub struct Logged<'a> {
 pub enum Next {
     /// Nothing: all is as it should be.
     Nothing,
-    /// The log is lost, and it is waited for these nodes of the newest table that is known.
+    /// The log is lost. The cluster waits for these nodes of the newest table that is known.
     Awaits(Vec<String>),
     /// This table.
     Table(Box<Table>),

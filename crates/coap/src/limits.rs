@@ -54,7 +54,7 @@ pub(crate) const ANSWER_TIMEOUT: Millis = 90_000;
 pub(crate) const ACKNOWLEDGE_AFTER: Millis = 500;
 /// The first wait for an acknowledgement (`ACK_TIMEOUT`); up to half of it is added by chance.
 pub(crate) const ACK_TIMEOUT: Millis = 2_000;
-/// How often a confirmable message is sent again (`MAX_RETRANSMIT`); each time it is waited for twice as long.
+/// How often a confirmable message is sent again (`MAX_RETRANSMIT`); each wait is twice as long.
 pub(crate) const MAX_RETRANSMIT: u32 = 4;
 /// Time between two looks for overdue and idle state.
 pub(crate) const SWEEP: Millis = 1_000;

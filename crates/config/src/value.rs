@@ -449,6 +449,15 @@ fn one_of(words: &[(&str, &str)]) -> String {
 
 /// Declares a type's words, in one place for reading, writing and the reference page.
 macro_rules! words {
+    ($(#[$meta:meta])* $vis:vis enum $type:ident { $($value:ident => $word:literal, $meaning:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $type {
+            $(#[doc = $meaning] $value,)*
+        }
+
+        words! { $type { $($type::$value => $word, $meaning;)* } }
+    };
     ($type:ty { $($value:path => $word:literal, $meaning:literal;)* }) => {
         impl $crate::value::Words for $type {
             const WORDS: &'static [(&'static str, &'static str)] = &[$(($word, $meaning)),*];

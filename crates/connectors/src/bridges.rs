@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_bridge::{Bridge, BridgeError, BridgeSettings, Side};
-use tidegate_console::{BridgeNumbers, Status};
+use tidegate_console::{BridgeEnd, BridgeNumbers, Status};
 use tidegate_engine::{ListenerId, TenantId, Tenants as _};
 use tidegate_node::Node;
 
@@ -165,17 +165,12 @@ impl Part for BridgesPart {
 
 fn numbers_of(bridge: &Bridge) -> BridgeNumbers {
     let status = bridge.status();
-    BridgeNumbers {
-        name: bridge.name().to_owned(),
-        local_connected: status.is_connected(Side::Local),
-        remote_connected: status.is_connected(Side::Remote),
-        carried_out: status.carried_to(Side::Remote),
-        carried_in: status.carried_to(Side::Local),
-        dropped_out: status.dropped_to(Side::Remote),
-        dropped_in: status.dropped_to(Side::Local),
-        looped_out: status.looped_to(Side::Remote),
-        looped_in: status.looped_to(Side::Local),
-        beyond_window_local: status.beyond_window_from(Side::Local),
-        beyond_window_remote: status.beyond_window_from(Side::Remote),
-    }
+    let end = |side| BridgeEnd {
+        connected: status.is_connected(side),
+        carried: status.carried_to(side),
+        dropped: status.dropped_to(side),
+        looped: status.looped_to(side),
+        beyond_window: status.beyond_window_from(side),
+    };
+    BridgeNumbers { name: bridge.name().to_owned(), local: end(Side::Local), remote: end(Side::Remote) }
 }

@@ -15,6 +15,8 @@
 //! silent one makes room, so that health is always answered.
 
 pub mod api;
+#[macro_use]
+mod cluster;
 pub mod metrics;
 #[cfg(feature = "page")]
 mod page;
@@ -25,9 +27,10 @@ mod server;
 mod status;
 
 pub use api::changes::Operations;
+pub use cluster::ClusterNumbers;
 pub use protocols::{CoapNumbers, HttpNumbers};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
-    AdmissionStatus, BridgeNumbers, ClusterNumbers, Phase, PipelineNumbers, Status, StatusSource, StoreCondition,
-    StoreNumbers, TenantMeter, TenantNumbers, Unavailable,
+    AdmissionStatus, BridgeEnd, BridgeNumbers, Phase, PipelineNumbers, Status, StatusSource, StoreCondition,
+    TenantMeter, TenantNumbers, Unavailable,
 };

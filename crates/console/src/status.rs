@@ -1,13 +1,15 @@
 //! The status of a broker that the console shows.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use tidegate_admin::{BrokerStatus, PipelineCounts};
 use tidegate_context::service::CoreFigures;
 use tidegate_engine::{Counters, Gauges, Reason, Usage};
 use tidegate_node::{RevocationLists, ShellCounters};
-use tidegate_store::SYNC_BOUNDS_MICROSECONDS;
+use tidegate_store::State;
 
+use crate::cluster::ClusterNumbers;
 use crate::protocols::{CoapNumbers, HttpNumbers};
 
 /// The phase of a broker's life.
@@ -47,10 +49,9 @@ pub struct AdmissionStatus {
 }
 
 /// The operations that the store can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreCondition {
     /// Everything.
-    #[default]
     Ok,
     /// There is no room for more.
     Full,
@@ -59,6 +60,16 @@ pub enum StoreCondition {
 }
 
 impl StoreCondition {
+    /// The condition of a store.
+    pub fn of(store: &tidegate_store::Status) -> Self {
+        match store.state() {
+            State::Failing(_) | State::Fenced(_) => Self::Failing,
+            State::Full => Self::Full,
+            State::Ok if store.is_full() => Self::Full,
+            State::Ok => Self::Ok,
+        }
+    }
+
     /// Every condition.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Full, Self::Failing];
 
@@ -70,98 +81,6 @@ impl StoreCondition {
             Self::Failing => "failing",
         }
     }
-}
-
-/// Figures of the store. All bytes are bytes of files unless they say otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreNumbers {
-    /// Its condition.
-    pub condition: StoreCondition,
-    /// Bytes of the journal that are in use.
-    pub journal_bytes: u64,
-    /// Bytes of the table.
-    pub table_bytes: u64,
-    /// Free space of the file system when it was last asked, bytes.
-    pub free_bytes: u64,
-    /// Bytes handed in and not yet committed.
-    pub pending_bytes: u64,
-    /// Files of the journal.
-    pub segments: u64,
-    /// Entries in the table when it was last written.
-    pub table_entries: u64,
-    /// Batches committed.
-    pub batches: u64,
-    /// Operations committed.
-    pub operations: u64,
-    /// Groups of batches written.
-    pub groups: u64,
-    /// Bytes written into the journal.
-    pub written_bytes: u64,
-    /// Syncs of the journal.
-    pub syncs: u64,
-    /// Time spent in those, nanoseconds.
-    pub sync_nanoseconds: u64,
-    /// How many of those took at most [`SYNC_BOUNDS_MICROSECONDS`] (the last: longer), each counted once.
-    pub sync_histogram: [u64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
-    /// Parts of queues that were read back.
-    pub loads: u64,
-    /// Memory of the index of the journal that these use, bytes.
-    pub index_bytes: u64,
-    /// Merges of the journal into the table.
-    pub merges: u64,
-    /// Merges that failed and are tried again.
-    pub merge_failures: u64,
-    /// Groups that were written later so that merges keep up.
-    pub slowed_groups: u64,
-    /// Writes and syncs that the disk refused.
-    pub failures: u64,
-}
-
-/// The state of a node in its cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusterNumbers {
-    /// Whether it is a member now.
-    pub member: bool,
-    /// True if it decides which node serves which partition.
-    pub leads: bool,
-    /// Whether the bus is reached.
-    pub bus_connected: bool,
-    /// Epoch of the newest table that it knows.
-    pub epoch: u64,
-    /// Nodes of that table.
-    pub nodes: u64,
-    /// The size of its share in relation to others.
-    pub weight: u64,
-    /// Partitions that it serves.
-    pub served: u64,
-    /// Partitions that went to others.
-    pub moved_out: u64,
-    /// Partitions that came from others.
-    pub moved_in: u64,
-    /// Moves that it could not do its part of.
-    pub failed: u64,
-    /// Moves refused because other numbers were owed after them than before.
-    pub mismatches: u64,
-    /// Partitions begun with nothing although others had served them.
-    pub taken_anew: u64,
-    /// Memberships lost.
-    pub lapses: u64,
-    /// Partitions that it should serve and does not, or serves and should not, for longer than a move takes.
-    pub astray: u64,
-    /// Links to other nodes that go through a third one at present.
-    pub indirect_links: u64,
-    /// Links that were begun through a third node.
-    pub indirect_links_begun: u64,
-    /// Bytes that this node has carried between others.
-    pub carried_bytes: u64,
-    /// Partitions of dead nodes that are being fetched.
-    pub restoring: u64,
-    /// Partitions of dead nodes that were fetched.
-    pub restored: u64,
-    /// Shares of dead nodes that were taken over.
-    pub failovers: u64,
-    /// How long the last of them took, milliseconds.
-    pub failover_ms: u64,
 }
 
 /// The holdings of a tenant, by the numbers of [`Holding`](tidegate_engine::Holding).
@@ -191,26 +110,25 @@ pub struct TenantMeter {
 pub struct BridgeNumbers {
     /// Its name.
     pub name: String,
-    /// Whether it is connected to its own broker.
-    pub local_connected: bool,
-    /// Whether it is connected to the other one.
-    pub remote_connected: bool,
-    /// Messages that the other broker has taken.
-    pub carried_out: u64,
-    /// Messages that its own broker has taken.
-    pub carried_in: u64,
-    /// Messages that the other broker has refused, or of QoS 0 while it was away.
-    pub dropped_out: u64,
-    /// The same for its own broker.
-    pub dropped_in: u64,
-    /// Messages that were not carried to the other broker, because a loop of bridges had brought them back.
-    pub looped_out: u64,
-    /// The same for its own broker.
-    pub looped_in: u64,
-    /// Messages that its own broker has sent beyond the window.
-    pub beyond_window_local: u64,
-    /// The same of the other broker.
-    pub beyond_window_remote: u64,
+    /// Its end at its own broker.
+    pub local: BridgeEnd,
+    /// Its end at the other broker.
+    pub remote: BridgeEnd,
+}
+
+/// One end of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BridgeEnd {
+    /// Whether the bridge is connected to this broker.
+    pub connected: bool,
+    /// Messages that this broker has taken.
+    pub carried: u64,
+    /// Messages that this broker has refused, or of QoS 0 while it was away.
+    pub dropped: u64,
+    /// Messages that were not carried to this broker, because a loop of bridges had brought them back.
+    pub looped: u64,
+    /// Messages that this broker has sent beyond the window.
+    pub beyond_window: u64,
 }
 
 /// A pipeline of the hub.
@@ -251,8 +169,8 @@ pub struct Status {
     pub cluster: Option<ClusterNumbers>,
     /// Its core for mobile nodes, where it is a gateway.
     pub core: Option<CoreFigures>,
-    /// Figures of the store, if there is one.
-    pub store: Option<StoreNumbers>,
+    /// The store, if there is one.
+    pub store: Option<Arc<tidegate_store::Status>>,
     /// The brokers of an orchestrator.
     pub fleet: Vec<BrokerStatus>,
     /// Its tenants but the default one.

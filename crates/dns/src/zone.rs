@@ -14,7 +14,7 @@ const MAX_ENDPOINTS: usize = 4096;
 /// Addresses of one endpoint or name server at most.
 pub(crate) const MAX_ADDRESSES: usize = 16;
 
-/// Why endpoints were not taken. Those before stay.
+/// Why endpoints were refused. The former endpoints stay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {
     /// There are too many.
@@ -146,7 +146,7 @@ impl State {
         Chosen { endpoints: Arc::clone(&self.endpoints), place, turns }
     }
 
-    /// The turns of endpoints that are about to take the place of those before.
+    /// The turns of new endpoints. Endpoints that stay keep their turns.
     fn turns_of(&self, endpoints: &[Endpoint]) -> Vec<Turns> {
         let before = |endpoint: &Endpoint| {
             let place = self.endpoints.binary_search_by(|old| old.name.cmp(&endpoint.name)).ok()?;
@@ -186,7 +186,7 @@ impl Zone {
     /// 4,096.
     ///
     /// # Errors
-    /// When one of them cannot be named; then those before stay.
+    /// When one of them cannot be named; then the former endpoints stay.
     pub fn set_endpoints(&self, mut endpoints: Vec<Endpoint>) -> Result<(), ZoneError> {
         if endpoints.len() > MAX_ENDPOINTS {
             return Err(ZoneError::TooMany { number: endpoints.len() });

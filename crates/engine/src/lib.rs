@@ -37,7 +37,7 @@
 //!   [`Event::Published`], which reports the outcome of each message; [`ShardQuestions::retained_for`](crate::ShardQuestions::retained_for) reads.
 //! - Who must have a message before its publisher is acknowledged: [`InsiderCalls::observe`](crate::InsiderCalls::observe), [`Event::Observed`] and
 //!   [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed). Each [`Observer`] has topic filters, a window, and a policy for when that is full.
-//! - What moves between places is a partition: [`MoveCalls::export_partition`](crate::MoveCalls::export_partition), [`MoveCalls::import_partition`](crate::MoveCalls::import_partition), and the
+//! - What moves between places is a partition: [`MoveCalls::snapshot_partitions`](crate::MoveCalls::snapshot_partitions), [`MoveCalls::arrive`](crate::MoveCalls::arrive), and the
 //!   proof that nothing was lost, [`ShardQuestions::owed`](crate::ShardQuestions::owed).
 //!
 //! # Map

@@ -17,7 +17,7 @@ use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_process::{StartError, service_manager};
 use tidegate_terminal::{Exit, report};
 
-/// How often it is looked whether the services work, while they are waited for.
+/// Interval of checks whether the services work, until they do.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often a start that waits says so.
 const STILL_WAITING: Duration = Duration::from_secs(10);

@@ -27,7 +27,7 @@ use writer::Writer;
 /// How long the end of the process waits for the last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The client of NATS logs each attempt to connect, several times a second; the bus tells of them now and then.
+/// The client of NATS logs each attempt to connect, several times a second; the bus reports them now and then.
 const NATS_CLIENT: &str = "async_nats";
 
 /// Takes events and writes events up to its level.

@@ -257,15 +257,6 @@ impl NodeHandle {
         Ok(served.into_iter().fold(Partitions::NONE, Partitions::with))
     }
 
-    /// Reads the files of all TLS listeners again, for later connections; connected clients keep their certificates.
-    /// Returns the number of listeners.
-    ///
-    /// # Errors
-    /// When one file cannot be used. Then every listener keeps its certificates.
-    pub fn reload_tls(&self) -> Result<usize, TlsError> {
-        self.tls.reload()
-    }
-
     /// How the lists of revoked certificates are now.
     pub fn revocation_lists(&self) -> RevocationLists {
         self.tls.revocation_lists()

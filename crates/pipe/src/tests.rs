@@ -150,7 +150,11 @@ fn a_read_says_whether_it_leaves_bytes_or_the_end() {
     one.end.write_all(b"d").unwrap();
     one.end.shutdown_write();
     assert!(other.is_reported(LONG));
-    assert_eq!((other.end.read(&mut buffer).unwrap(), other.end.has_more()), (1, true), "no ring will tell of the end");
+    assert_eq!(
+        (other.end.read(&mut buffer).unwrap(), other.end.has_more()),
+        (1, true),
+        "no ring will announce the end"
+    );
     assert_eq!((other.end.read(&mut buffer).unwrap(), other.end.has_more()), (0, false));
 }
 

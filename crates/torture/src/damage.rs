@@ -13,7 +13,7 @@ use crate::power::{Item, Snapshot};
 use crate::rng::Rng;
 use crate::run::{Fault, Run, Settings};
 
-/// Words by which a broker tells of damage.
+/// Words by which a broker reports damage.
 const WORDS: &[&str] = &[
     "damage",
     "corrupt",
@@ -147,7 +147,7 @@ fn outcome(run: &mut Run, usual: &BTreeSet<String>, description: &str) -> Result
     })
 }
 
-/// The lines that tell of damage, without their numbers, which differ from start to start.
+/// The lines that report damage, without their numbers, which differ from start to start.
 fn reports(output: &[String]) -> BTreeSet<String> {
     let telling =
         output.iter().map(|line| line.to_lowercase()).filter(|line| WORDS.iter().any(|word| line.contains(word)));

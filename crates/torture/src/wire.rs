@@ -39,7 +39,7 @@ pub(crate) struct Delivery {
     pub(crate) dup: bool,
     pub(crate) retain: bool,
     pub(crate) id: Option<PacketId>,
-    /// Tells of a receipt which message it is about.
+    /// The message that a receipt is about.
     pub(crate) correlation: Option<Vec<u8>>,
 }
 

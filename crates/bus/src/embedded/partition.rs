@@ -117,7 +117,7 @@ impl Partition {
         position < self.end
     }
 
-    /// Makes a change again that a file tells of.
+    /// Repeats a change from a file.
     pub(super) fn recover(&mut self, change: Change, keep: Keep) {
         match change {
             Change::Claim { position, .. } => self.owner = Some(Epoch(position)),

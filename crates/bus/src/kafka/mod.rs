@@ -41,7 +41,7 @@ use owner::{Owner, Request};
 use producer::{Outgoing, Producer, Report, producer, send};
 use reader::ReaderThread;
 
-/// How often it is seen whether the brokers answer.
+/// Interval of checks whether the brokers answer.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The consumer that checks if the brokers answer, and gets their errors.

@@ -19,7 +19,7 @@ use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
 
-/// How often it is looked whether the process is to stop while the bus is waited for.
+/// Interval of checks whether the process is to stop, while it waits for the bus.
 const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of a secret that is made up.
 const SECRET_BYTES: usize = 32;

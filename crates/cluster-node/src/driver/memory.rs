@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_cluster::{Table, parts_of_earlier};
@@ -58,28 +57,36 @@ pub(super) struct RememberedBroker {
     pub(super) left: Vec<u16>,
 }
 
-fn pairs(map: &BTreeMap<u16, u64>) -> Vec<[u64; 2]> {
-    map.iter().map(|(partition, number)| [u64::from(*partition), *number]).collect()
+/// The file of a memory. Earlier versions have not all of it.
+#[derive(Serialize, Deserialize)]
+struct MemoryRecord {
+    version: u64,
+    life: Option<u64>,
+    place: Option<String>,
+    /// Partitions, each with a number.
+    holdings: Vec<(u16, u64)>,
+    #[serde(default)]
+    arrived: Vec<(u16, u64)>,
+    #[serde(default)]
+    passing: BTreeMap<u64, Vec<u16>>,
+    #[serde(default)]
+    receiving: Vec<u16>,
+    #[serde(default)]
+    adopted: Vec<RememberedBroker>,
+    /// A table. Without one that can be read the node waits for the bus.
+    #[serde(default)]
+    table: Value,
 }
 
-fn read_pairs(value: &Value) -> Option<BTreeMap<u16, u64>> {
-    let pair = |pair: &Value| Some((u16::try_from(pair.get(0)?.as_u64()?).ok()?, pair.get(1)?.as_u64()?));
-    value.as_array()?.iter().map(pair).collect()
-}
-
-/// The same for all parts of partitions of earlier versions.
-fn of_earlier(pairs: &BTreeMap<u16, u64>) -> BTreeMap<u16, u64> {
-    pairs.iter().flat_map(|(earlier, number)| parts_of_earlier(*earlier).map(|part| (part, *number))).collect()
+/// The numbers of all parts of partitions of earlier versions.
+fn divide_numbers(pairs: &mut Vec<(u16, u64)>) {
+    *pairs =
+        pairs.iter().flat_map(|(earlier, number)| parts_of_earlier(*earlier).map(|part| (part, *number))).collect();
 }
 
 /// All parts of partitions of earlier versions.
 fn divide(partitions: &mut Vec<u16>) {
     *partitions = partitions.iter().flat_map(|earlier| parts_of_earlier(*earlier)).collect();
-}
-
-/// A value that earlier versions do not have.
-fn read_or_none<T: Default + DeserializeOwned>(value: Option<&Value>) -> Option<T> {
-    value.map_or_else(|| Some(T::default()), |value| serde_json::from_value(value.clone()).ok())
 }
 
 impl Memory {
@@ -104,43 +111,47 @@ impl Memory {
     }
 
     fn to_json(&self) -> Value {
-        let (holdings, arrived) = (pairs(&self.holdings), pairs(&self.arrived));
-        json!({
-            "version": VERSION,
-            "life": self.life,
-            "place": self.place,
-            "holdings": holdings,
-            "arrived": arrived,
-            "passing": self.passing,
-            "receiving": self.receiving,
-            "adopted": self.adopted,
-            "table": self.table,
+        let pairs = |map: &BTreeMap<u16, u64>| map.iter().map(|(partition, number)| (*partition, *number)).collect();
+        json!(MemoryRecord {
+            version: VERSION,
+            life: self.life,
+            place: self.place.clone(),
+            holdings: pairs(&self.holdings),
+            arrived: pairs(&self.arrived),
+            passing: self.passing.clone(),
+            receiving: self.receiving.clone(),
+            adopted: self.adopted.clone(),
+            table: json!(self.table),
         })
     }
 
-    fn from_json(value: &Value) -> Option<Self> {
-        let version = value.get("version")?.as_u64()?;
-        if ![VERSION, VERSION_1].contains(&version) {
-            return None;
+    /// Reads a file; `None` when it is damaged or of another version.
+    fn from_json(text: &str) -> Option<Self> {
+        let mut record: MemoryRecord = serde_json::from_str(text).ok()?;
+        match record.version {
+            VERSION => {}
+            VERSION_1 => record.divide(),
+            _ => return None,
         }
-        let read = |pairs: &Value| {
-            let pairs = read_pairs(pairs)?;
-            Some(if version == VERSION { pairs } else { of_earlier(&pairs) })
-        };
-        let holdings = read(value.get("holdings")?)?;
-        // Earlier ones do not have it.
-        let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read)?;
-        let table = value.get("table").and_then(|table| serde_json::from_value(table.clone()).ok());
-        let mut passing: BTreeMap<u64, Vec<u16>> = read_or_none(value.get("passing"))?;
-        let mut receiving: Vec<u16> = read_or_none(value.get("receiving"))?;
-        let mut adopted: Vec<RememberedBroker> = read_or_none(value.get("adopted"))?;
-        if version == VERSION_1 {
-            let sets = adopted.iter_mut().flat_map(|broker| [&mut broker.here, &mut broker.held, &mut broker.left]);
-            sets.chain(passing.values_mut()).chain([&mut receiving]).for_each(divide);
-        }
-        let life = value.get("life").and_then(Value::as_u64);
-        let place = value.get("place").and_then(Value::as_str).map(str::to_owned);
-        Some(Self { life, place, holdings, arrived, passing, receiving, adopted, table })
+        Some(Self {
+            life: record.life,
+            place: record.place,
+            holdings: record.holdings.into_iter().collect(),
+            arrived: record.arrived.into_iter().collect(),
+            passing: record.passing,
+            receiving: record.receiving,
+            adopted: record.adopted,
+            table: serde_json::from_value(record.table).ok().flatten(),
+        })
+    }
+}
+
+impl MemoryRecord {
+    /// Replaces partitions of the first version by their parts.
+    fn divide(&mut self) {
+        [&mut self.holdings, &mut self.arrived].into_iter().for_each(divide_numbers);
+        let sets = self.adopted.iter_mut().flat_map(|broker| [&mut broker.here, &mut broker.held, &mut broker.left]);
+        sets.chain(self.passing.values_mut()).chain([&mut self.receiving]).for_each(divide);
     }
 }
 
@@ -191,8 +202,7 @@ impl MemoryFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
             Err(source) => return Err(NodeError::Memory { path, source }),
         };
-        let value: Option<Value> = serde_json::from_str(&text).ok();
-        value.as_ref().and_then(Memory::from_json).ok_or(NodeError::DamagedMemory(path))
+        Memory::from_json(&text).ok_or(NodeError::DamagedMemory(path))
     }
 
     /// Refuses a store with sessions or retained messages whose partitions are not remembered: no member has written it.
@@ -304,8 +314,8 @@ mod tests {
             }],
             table: Some(table),
         };
-        assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
-        assert_eq!(Memory::from_json(&json!({ "version": 3, "holdings": [] })), None);
+        assert_eq!(Memory::from_json(&memory.to_json().to_string()), Some(memory));
+        assert_eq!(Memory::from_json(r#"{"version": 3, "holdings": []}"#), None);
         assert_eq!(MemoryFile::of(None, None).load().unwrap(), Memory::default());
     }
 
@@ -325,7 +335,7 @@ mod tests {
             "adopted": [broker],
             "table": table,
         });
-        let memory = Memory::from_json(&earlier).unwrap();
+        let memory = Memory::from_json(&earlier.to_string()).unwrap();
         let parts = |at: u16| (at..1_024).step_by(64);
         assert_eq!(memory.passing, BTreeMap::from([(7, parts(4).collect())]));
         assert_eq!(memory.receiving, parts(5).collect::<Vec<_>>());

@@ -71,7 +71,7 @@ use tidegate_identity::tenant_numbers::Agree;
 use tidegate_mirror::MirrorDisk;
 use tidegate_process::signals::BrokerSignals;
 
-/// Pause before it is looked again whether everything has been handed over.
+/// Pause before the next check whether everything was handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
 /// How long a node that stops waits for members of shared groups to answer messages that it has dealt. Then the homes of the
 /// groups get these messages.

@@ -1,9 +1,24 @@
 //! A message between nodes for a move: a head in JSON, and bytes behind it.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How a parcel begins; the last byte is its version.
 const MAGIC: &[u8; 4] = b"TGH\x01";
+
+/// The head of a parcel of images.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ImagesHead {
+    /// The name of the old home.
+    pub(super) from: String,
+    /// The partitions of the images, in the order of the pieces.
+    pub(super) partitions: Vec<u16>,
+    /// The messages owed by each of these partitions.
+    pub(super) owed: Vec<Value>,
+    /// Whether the last piece is messages of brokers.
+    #[serde(default)]
+    pub(super) had: bool,
+}
 
 /// A head with the lengths of the pieces of bytes behind it.
 #[derive(Clone, Debug, PartialEq)]

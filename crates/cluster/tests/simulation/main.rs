@@ -299,8 +299,8 @@ impl World {
         }
     }
 
-    /// Shards look at the lease before anything else. What the bus has said meanwhile is heard before it is looked
-    /// whether the membership was lost, or behind that.
+    /// Shards look at the lease before anything else. Records of the bus that have come meanwhile are read
+    /// before the check whether the membership was lost, or after it.
     fn keep_lease(&mut self, index: usize) {
         let (now, hears_first) = (self.now, self.random.below(2) == 0);
         let node = &mut self.nodes[index];

@@ -8,22 +8,12 @@ const MAX_PATH: usize = 4096;
 /// Longest text of rules in place, bytes; more belong into a file.
 const MAX_RULES: usize = 65_536;
 
-/// The decision where no rule applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultAccess {
-    /// Denied as soon as there are rules or users, else allowed.
-    Auto,
-    /// Denied.
-    Deny,
-    /// Allowed.
-    Allow,
-}
-
 words! {
-    DefaultAccess {
-        DefaultAccess::Auto => "auto", "denied where there are rules, allowed where there are neither rules nor users";
-        DefaultAccess::Deny => "deny", "denied";
-        DefaultAccess::Allow => "allow", "allowed";
+    /// The decision where no rule applies.
+    pub enum DefaultAccess {
+        Auto => "auto", "denied where there are rules, allowed where there are neither rules nor users";
+        Deny => "deny", "denied";
+        Allow => "allow", "allowed";
     }
 }
 

@@ -13,94 +13,44 @@ const MAX_TEXT: usize = 4096;
 const SECOND: u64 = 1_000;
 const DAY: u64 = 24 * 3_600 * SECOND;
 
-/// The kind of a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthKind {
-    /// A file of users.
-    PasswordFile,
-    /// A file of API keys.
-    ApiKey,
-    /// Signed tokens.
-    Jwt,
-    /// A server that is asked.
-    Http,
-    /// Client certificates.
-    Certificate,
-    /// SCRAM-SHA-256.
-    Scram,
-    /// The brokers of a fleet.
-    Fleet,
-}
-
 words! {
-    AuthKind {
-        AuthKind::PasswordFile => "password-file", "user names and passwords in a file, as `tidegate passwd` and `mosquitto_passwd` write it";
-        AuthKind::ApiKey => "api-key", "API keys in a file, as `tidegate key` writes it";
-        AuthKind::Jwt => "jwt", "signed tokens as passwords";
-        AuthKind::Http => "http", "a server that is asked about each client";
-        AuthKind::Certificate => "certificate", "the client's certificate";
-        AuthKind::Fleet => "fleet", "a broker of the fleet, which is shown user name and password; for orchestrators";
-        AuthKind::Scram => "scram", "SCRAM-SHA-256, the enhanced authentication of MQTT 5";
+    /// The kind of a provider.
+    pub enum AuthKind {
+        PasswordFile => "password-file", "user names and passwords in a file, as `tidegate passwd` and `mosquitto_passwd` write it";
+        ApiKey => "api-key", "API keys in a file, as `tidegate key` writes it";
+        Jwt => "jwt", "signed tokens as passwords";
+        Http => "http", "a server that is asked about each client";
+        Certificate => "certificate", "the client's certificate";
+        Fleet => "fleet", "a broker of the fleet, which is shown user name and password; for orchestrators";
+        Scram => "scram", "SCRAM-SHA-256, the enhanced authentication of MQTT 5";
     }
 }
 
-/// The field of CONNECT that holds a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenField {
-    /// The password.
-    Password,
-    /// The user name.
-    UserName,
-}
-
 words! {
-    TokenField {
-        TokenField::Password => "password", "the password";
-        TokenField::UserName => "username", "the user name";
+    /// The field of CONNECT that holds a token.
+    pub enum TokenField {
+        Password => "password", "the password";
+        UserName => "username", "the user name";
     }
 }
 
-/// The treatment of clients while a server is unreachable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreachable {
-    /// They are refused.
-    Deny,
-    /// The next provider is asked.
-    Ignore,
-}
-
 words! {
-    Unreachable {
-        Unreachable::Deny => "deny", "they are refused as \"server unavailable\" and may try again";
-        Unreachable::Ignore => "ignore", "the next provider is asked";
+    /// The treatment of clients while a server is unreachable.
+    pub enum Unreachable {
+        Deny => "deny", "they are refused as \"server unavailable\" and may try again";
+        Ignore => "ignore", "the next provider is asked";
     }
 }
 
-/// A part of a certificate that becomes a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateField {
-    /// None.
-    None,
-    /// The common name.
-    CommonName,
-    /// The first DNS name.
-    Dns,
-    /// The first mail address.
-    Email,
-    /// The first URI.
-    Uri,
-    /// The fingerprint.
-    Fingerprint,
-}
-
 words! {
-    CertificateField {
-        CertificateField::None => "none", "none";
-        CertificateField::CommonName => "cn", "the common name of the subject";
-        CertificateField::Dns => "san-dns", "the first DNS name among the alternative names";
-        CertificateField::Email => "san-email", "the first email address among them";
-        CertificateField::Uri => "san-uri", "the first URI among them";
-        CertificateField::Fingerprint => "fingerprint", "SHA-256 of the certificate, hexadecimal";
+    /// A part of a certificate that becomes a name.
+    pub enum CertificateField {
+        None => "none", "none";
+        CommonName => "cn", "the common name of the subject";
+        Dns => "san-dns", "the first DNS name among the alternative names";
+        Email => "san-email", "the first email address among them";
+        Uri => "san-uri", "the first URI among them";
+        Fingerprint => "fingerprint", "SHA-256 of the certificate, hexadecimal";
     }
 }
 

@@ -11,22 +11,12 @@ use super::{DAY, SECOND};
 /// Longest path, name or address, bytes.
 const MAX_TEXT: usize = 4096;
 
-/// The version of MQTT for connections to the other broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BridgeProtocol {
-    /// The best one of the node.
-    Auto,
-    /// MQTT 5.0.
-    V5,
-    /// MQTT 3.1.1.
-    V311,
-}
-
 words! {
-    BridgeProtocol {
-        BridgeProtocol::Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
-        BridgeProtocol::V5 => "5", "MQTT 5.0";
-        BridgeProtocol::V311 => "3.1.1", "MQTT 3.1.1: properties of messages are not carried";
+    /// The version of MQTT for connections to the other broker.
+    pub enum BridgeProtocol {
+        Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
+        V5 => "5", "MQTT 5.0";
+        V311 => "3.1.1", "MQTT 3.1.1: properties of messages are not carried";
     }
 }
 

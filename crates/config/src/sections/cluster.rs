@@ -9,95 +9,47 @@ use crate::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
 use super::{HOUR, SECOND};
 use tidegate_units::size::{Bytes, MIB, TIB};
 
-/// How a password is proved to Kafka.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BusSasl {
-    /// It is sent.
-    Plain,
-    /// By a hash.
-    ScramSha256,
-    /// By a longer one.
-    ScramSha512,
-}
-
 words! {
-    BusSasl {
-        BusSasl::Plain => "plain", "it is sent as it is: use TLS, too";
-        BusSasl::ScramSha256 => "scram-sha-256", "the servers learn only that it is known (a build with `kafka-tls`)";
-        BusSasl::ScramSha512 => "scram-sha-512", "the same with a longer hash (a build with `kafka-tls`)";
+    /// How a password is proved to Kafka.
+    pub enum BusSasl {
+        Plain => "plain", "it is sent as it is: use TLS, too";
+        ScramSha256 => "scram-sha-256", "the servers learn only that it is known (a build with `kafka-tls`)";
+        ScramSha512 => "scram-sha-512", "the same with a longer hash (a build with `kafka-tls`)";
     }
 }
 
-/// How links between nodes are encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkEncryption {
-    /// They are not.
-    Off,
-    /// By keys made up at each start.
-    Secret,
-    /// By certificates of an authority.
-    Files,
-}
-
 words! {
-    LinkEncryption {
-        LinkEncryption::Off => "off", "they are not encrypted";
-        LinkEncryption::Secret => "secret", "TLS 1.3 with a certificate that each node makes up at its start; the cluster's secret proves who is at its end";
-        LinkEncryption::Files => "files", "TLS 1.3, and both sides have to show a certificate of `tls_ca`";
+    /// How links between nodes are encrypted.
+    pub enum LinkEncryption {
+        Off => "off", "they are not encrypted";
+        Secret => "secret", "TLS 1.3 with a certificate that each node makes up at its start; the cluster's secret proves who is at its end";
+        Files => "files", "TLS 1.3, and both sides have to show a certificate of `tls_ca`";
     }
 }
 
-/// How clients get to their home when that is another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Redirect {
-    /// Their bytes are relayed.
-    Off,
-    /// Their bytes are relayed, and MQTT 5 clients receive the new address of their home.
-    Moves,
-    /// MQTT 5 clients are redirected; the others are relayed.
-    V5,
-}
-
 words! {
-    Redirect {
-        Redirect::Off => "off", "relay the bytes of every client";
-        Redirect::Moves => "moves", "the same, and tell connected MQTT 5 clients the address of the server that their session moves to (0x9C)";
-        Redirect::V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
+    /// How clients get to their home when that is another node.
+    pub enum Redirect {
+        Off => "off", "relay the bytes of every client";
+        Moves => "moves", "the same, and tell connected MQTT 5 clients the address of the server that their session moves to (0x9C)";
+        V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
     }
 }
 
-/// When a node takes a share of the partitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// When it has joined.
-    AtOnce,
-    /// When the admin API asks it to.
-    WhenAsked,
-}
-
 words! {
-    Share {
-        Share::AtOnce => "at-once", "when it has joined";
-        Share::WhenAsked => "when-asked", "after each start only when `PUT /api/v1/cluster/share` asks it to; until then it brings clients to other nodes";
+    /// When a node takes a share of the partitions.
+    pub enum Share {
+        AtOnce => "at-once", "when it has joined";
+        WhenAsked => "when-asked", "after each start only when `PUT /api/v1/cluster/share` asks it to; until then it brings clients to other nodes";
     }
 }
 
-/// The measure that decides the sizes of shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Balance {
-    /// The configured weights.
-    Weight,
-    /// The processors and event loops of nodes.
-    Load,
-    /// The ideal numbers of clients by the ranking of points of access.
-    Ranking,
-}
-
 words! {
-    Balance {
-        Balance::Weight => "weight", "by `weight` alone";
-        Balance::Load => "load", "so that processors and event loops of all nodes are equally busy";
-        Balance::Ranking => "ranking", "so that each node has its ideal number of clients by `context.ranking`";
+    /// The measure that decides the sizes of shares.
+    pub enum Balance {
+        Weight => "weight", "by `weight` alone";
+        Load => "load", "so that processors and event loops of all nodes are equally busy";
+        Ranking => "ranking", "so that each node has its ideal number of clients by `context.ranking`";
     }
 }
 

@@ -13,79 +13,39 @@ use tidegate_units::size::{Bytes, MIB, TIB};
 use super::cluster::BusSasl;
 use super::{DAY, HOUR, SECOND};
 
-/// The processes that run the services of the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CoreServices {
-    /// Here, where the bus is this process's own, or its cluster's.
-    Auto,
-    /// Here.
-    Here,
-    /// In other processes.
-    Elsewhere,
-}
-
 words! {
-    CoreServices {
-        CoreServices::Auto => "auto", "in this process where the bus is its own or its cluster's, elsewhere otherwise";
-        CoreServices::Here => "here", "in this process";
-        CoreServices::Elsewhere => "elsewhere", "in other processes: `tidegate core`, or gateways with `here`";
+    /// The processes that run the services of the core.
+    pub enum CoreServices {
+        Auto => "auto", "in this process where the bus is its own or its cluster's, elsewhere otherwise";
+        Here => "here", "in this process";
+        Elsewhere => "elsewhere", "in other processes: `tidegate core`, or gateways with `here`";
     }
 }
 
-/// How gateways are scored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RankingName {
-    /// By their nodes.
-    Connections,
-    /// By their free resources.
-    Resources,
-    /// By an expression.
-    Expression,
-}
-
 words! {
-    RankingName {
-        RankingName::Connections => "connections", "by the number of nodes";
-        RankingName::Resources => "resources", "by free processors, memory, event loops and queues, and by the reports of nodes";
-        RankingName::Expression => "expression", "by the expression `score`";
+    /// How gateways are scored.
+    pub enum RankingName {
+        Connections => "connections", "by the number of nodes";
+        Resources => "resources", "by free processors, memory, event loops and queues, and by the reports of nodes";
+        Expression => "expression", "by the expression `score`";
     }
 }
 
-/// How records hold messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EnvelopeName {
-    /// The payload.
-    Plain,
-    /// JSON.
-    Json,
-    /// `MessagePack`.
-    MessagePack,
-}
-
 words! {
-    EnvelopeName {
-        EnvelopeName::Plain => "plain", "the value is the payload, all else is in headers";
-        EnvelopeName::Json => "json", "the value is a JSON object with everything";
-        EnvelopeName::MessagePack => "msgpack", "the value is a map of MessagePack with everything";
+    /// How records hold messages.
+    pub enum EnvelopeName {
+        Plain => "plain", "the value is the payload, all else is in headers";
+        Json => "json", "the value is a JSON object with everything";
+        MessagePack => "msgpack", "the value is a map of MessagePack with everything";
     }
 }
 
-/// The process that delivers records of applications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryName {
-    /// As in the cluster.
-    Auto,
-    /// One of all.
-    Shared,
-    /// Each for its nodes.
-    Each,
-}
-
 words! {
-    DeliveryName {
-        DeliveryName::Auto => "auto", "shared where `cluster.name` is set, each otherwise";
-        DeliveryName::Shared => "shared", "each record by one of the gateways: for a cluster, or a gateway that is the only one";
-        DeliveryName::Each => "each", "each record by every gateway, to the nodes that it knows: for brokers that are no cluster";
+    /// The process that delivers records of applications.
+    pub enum DeliveryName {
+        Auto => "auto", "shared where `cluster.name` is set, each otherwise";
+        Shared => "shared", "each record by one of the gateways: for a cluster, or a gateway that is the only one";
+        Each => "each", "each record by every gateway, to the nodes that it knows: for brokers that are no cluster";
     }
 }
 

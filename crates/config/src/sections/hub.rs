@@ -20,55 +20,23 @@ const SINK_IDS: &str = "hub.*";
 /// Longest expression, bytes.
 const MAX_EXPRESSION: usize = 8192;
 
-/// The kind of a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SinkType {
-    /// Lines of JSON.
-    File,
-    /// Requests.
-    Http,
-    /// A broker.
-    Mqtt,
-    /// A table.
-    Postgres,
-    /// A stream.
-    Nats,
-    /// Entries of a stream.
-    Redis,
-    /// Points.
-    Influxdb,
-    /// A topic of the broker.
-    Topic,
-    /// A table in a file.
-    Sqlite,
-    /// Records of a topic.
-    Kafka,
-    /// Messages to a queue or an exchange.
-    Amqp,
-    /// Objects.
-    S3,
-    /// The last messages.
-    History,
-    /// No place.
-    Discard,
-}
-
 words! {
-    SinkType {
-        SinkType::File => "file", "lines of JSON in a file (`path`)";
-        SinkType::Http => "http", "a POST with an array of JSON for each batch (`url`)";
-        SinkType::Mqtt => "mqtt", "another broker (`url`)";
-        SinkType::Postgres => "postgres", "a table of PostgreSQL or TimescaleDB (`url`, `table`)";
-        SinkType::Nats => "nats", "a stream of NATS JetStream (`url`)";
-        SinkType::Redis => "redis", "a stream of Redis (`url`)";
-        SinkType::Topic => "topic", "topics of the broker that runs the pipeline, or of `--broker`";
-        SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
-        SinkType::Sqlite => "sqlite", "a table in a file of SQLite (`path`, `table`)";
-        SinkType::Kafka => "kafka", "a topic of Kafka (`url`, `topic`)";
-        SinkType::Amqp => "amqp", "a queue or an exchange of AMQP 0-9-1, as in RabbitMQ (`url`)";
-        SinkType::History => "history", "the last messages, for `GET /history` of HTTP listeners (`path`)";
-        SinkType::Discard => "discard", "no place: records are counted and dropped, for measurements and trials";
-        SinkType::S3 => "s3", "objects in a bucket of S3 (`url`, `bucket`, `access_key`, `secret_file`)";
+    /// The kind of a sink.
+    pub enum SinkType {
+        File => "file", "lines of JSON in a file (`path`)";
+        Http => "http", "a POST with an array of JSON for each batch (`url`)";
+        Mqtt => "mqtt", "another broker (`url`)";
+        Postgres => "postgres", "a table of PostgreSQL or TimescaleDB (`url`, `table`)";
+        Nats => "nats", "a stream of NATS JetStream (`url`)";
+        Redis => "redis", "a stream of Redis (`url`)";
+        Topic => "topic", "topics of the broker that runs the pipeline, or of `--broker`";
+        Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
+        Sqlite => "sqlite", "a table in a file of SQLite (`path`, `table`)";
+        Kafka => "kafka", "a topic of Kafka (`url`, `topic`)";
+        Amqp => "amqp", "a queue or an exchange of AMQP 0-9-1, as in RabbitMQ (`url`)";
+        History => "history", "the last messages, for `GET /history` of HTTP listeners (`path`)";
+        Discard => "discard", "no place: records are counted and dropped, for measurements and trials";
+        S3 => "s3", "objects in a bucket of S3 (`url`, `bucket`, `access_key`, `secret_file`)";
     }
 }
 
@@ -79,19 +47,6 @@ words! {
         Format::MessagePack => "msgpack", "MessagePack";
         Format::Raw => "raw", "text, or bytes as base64 where they are no text";
     }
-}
-
-/// The format in which payloads are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encode {
-    /// As they are.
-    AsIs,
-    /// In JSON.
-    Json,
-    /// In CBOR.
-    Cbor,
-    /// In `MessagePack`.
-    MessagePack,
 }
 
 impl Encode {
@@ -107,11 +62,12 @@ impl Encode {
 }
 
 words! {
-    Encode {
-        Encode::AsIs => "as-is", "the payload as it came, or with `sql` or `set` the fields as JSON";
-        Encode::Json => "json", "JSON";
-        Encode::Cbor => "cbor", "CBOR";
-        Encode::MessagePack => "msgpack", "MessagePack";
+    /// The format in which payloads are sent.
+    pub enum Encode {
+        AsIs => "as-is", "the payload as it came, or with `sql` or `set` the fields as JSON";
+        Json => "json", "JSON";
+        Cbor => "cbor", "CBOR";
+        MessagePack => "msgpack", "MessagePack";
     }
 }
 
@@ -249,25 +205,13 @@ section! {
     }
 }
 
-/// The kind of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceType {
-    /// Subjects.
-    Nats,
-    /// A stream.
-    Jetstream,
-    /// Records of a topic.
-    Kafka,
-    /// Requests of others.
-    Http,
-}
-
 words! {
-    SourceType {
-        SourceType::Nats => "nats", "subjects of NATS, as messages are published (`url`, `subject`)";
-        SourceType::Jetstream => "jetstream", "a stream of NATS JetStream, by a durable consumer (`url`, `stream`)";
-        SourceType::Kafka => "kafka", "a topic of Kafka, shared by the processes of a group (`url`, `topic`)";
-        SourceType::Http => "http", "a web hook: `POST /TOPIC` (`listen`)";
+    /// The kind of a source.
+    pub enum SourceType {
+        Nats => "nats", "subjects of NATS, as messages are published (`url`, `subject`)";
+        Jetstream => "jetstream", "a stream of NATS JetStream, by a durable consumer (`url`, `stream`)";
+        Kafka => "kafka", "a topic of Kafka, shared by the processes of a group (`url`, `topic`)";
+        Http => "http", "a web hook: `POST /TOPIC` (`listen`)";
     }
 }
 
@@ -339,38 +283,20 @@ impl Value for Keep {
     }
 }
 
-/// The treatment of messages whose payload is not of the schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnInvalid {
-    /// It fails.
-    Fail,
-    /// It is dropped.
-    Drop,
-    /// The broker refuses it.
-    Refuse,
-}
-
 words! {
-    OnInvalid {
-        OnInvalid::Fail => "fail", "it fails, so it is a dead letter where there is a place for these";
-        OnInvalid::Drop => "drop", "it is dropped, and counted as `filtered`";
-        OnInvalid::Refuse => "refuse", "the broker refuses it with 0x99 and gives it to no subscriber, also where it is longer than 64 KiB";
+    /// The treatment of messages whose payload is not of the schema.
+    pub enum OnInvalid {
+        Fail => "fail", "it fails, so it is a dead letter where there is a place for these";
+        Drop => "drop", "it is dropped, and counted as `filtered`";
+        Refuse => "refuse", "the broker refuses it with 0x99 and gives it to no subscriber, also where it is longer than 64 KiB";
     }
 }
 
-/// The treatment of keys that a table does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnMissing {
-    /// There is no value.
-    Null,
-    /// The message fails.
-    Fail,
-}
-
 words! {
-    OnMissing {
-        OnMissing::Null => "null", "null, which `WHERE lookup(...) IS NOT NULL` leaves out";
-        OnMissing::Fail => "fail", "the message fails, so it is a dead letter where there is a place for these";
+    /// The treatment of keys that a table does not have.
+    pub enum OnMissing {
+        Null => "null", "null, which `WHERE lookup(...) IS NOT NULL` leaves out";
+        Fail => "fail", "the message fails, so it is a dead letter where there is a place for these";
     }
 }
 

@@ -19,38 +19,20 @@ words! {
     }
 }
 
-/// The version of MQTT for connections to brokers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BrokerLinkProtocol {
-    /// MQTT 5.0, or 3.1.1 where a broker does not know it.
-    Auto,
-    /// MQTT 5.0.
-    V5,
-    /// MQTT 3.1.1.
-    V311,
-}
-
 words! {
-    BrokerLinkProtocol {
-        BrokerLinkProtocol::Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
-        BrokerLinkProtocol::V5 => "5", "MQTT 5.0";
-        BrokerLinkProtocol::V311 => "3.1.1", "MQTT 3.1.1, without ids: at least once";
+    /// The version of MQTT for connections to brokers.
+    pub enum BrokerLinkProtocol {
+        Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
+        V5 => "5", "MQTT 5.0";
+        V311 => "3.1.1", "MQTT 3.1.1, without ids: at least once";
     }
 }
 
-/// The credentials that are shown to brokers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BrokerIdentity {
-    /// The orchestrator's.
-    Own,
-    /// Each client's.
-    Client,
-}
-
 words! {
-    BrokerIdentity {
-        BrokerIdentity::Own => "own", "the orchestrator's, from the broker's address: the orchestrator decides what clients may do";
-        BrokerIdentity::Client => "client", "user name and password of each client: the brokers decide, and clients of different users share nothing here";
+    /// The credentials that are shown to brokers.
+    pub enum BrokerIdentity {
+        Own => "own", "the orchestrator's, from the broker's address: the orchestrator decides what clients may do";
+        Client => "client", "user name and password of each client: the brokers decide, and clients of different users share nothing here";
     }
 }
 

@@ -8,22 +8,12 @@ use tidegate_units::size::{Bytes, MIB, TIB};
 
 use super::SECOND;
 
-/// The time from which state counts as stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreDurability {
-    /// It is on the disk before it is acknowledged.
-    Commit,
-    /// It is on the disk within a window.
-    Relaxed,
-    /// It is nowhere but in memory.
-    Memory,
-}
-
 words! {
-    StoreDurability {
-        StoreDurability::Commit => "commit", "an acknowledged message is on the disk and survives power loss";
-        StoreDurability::Relaxed => "relaxed", "it survives the end of the process at once, and power loss after `store.window`";
-        StoreDurability::Memory => "memory", "nothing outlives the process";
+    /// The time from which state counts as stored.
+    pub enum StoreDurability {
+        Commit => "commit", "an acknowledged message is on the disk and survives power loss";
+        Relaxed => "relaxed", "it survives the end of the process at once, and power loss after `store.window`";
+        Memory => "memory", "nothing outlives the process";
     }
 }
 

@@ -27,19 +27,11 @@ section! {
     }
 }
 
-/// The source of a message's priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelSource {
-    /// The user property `priority`.
-    Property,
-    /// The rule.
-    Fixed,
-}
-
 words! {
-    LevelSource {
-        LevelSource::Property => "property", "the user property `priority` of the message: one digit, `0` the least to `9`";
-        LevelSource::Fixed => "fixed", "`level` for all";
+    /// The source of a message's priority.
+    pub enum LevelSource {
+        Property => "property", "the user property `priority` of the message: one digit, `0` the least to `9`";
+        Fixed => "fixed", "`level` for all";
     }
 }
 

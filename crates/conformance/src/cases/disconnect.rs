@@ -121,8 +121,8 @@ fn is_the_last_word_of_a_server(s: &Scenario<'_>) -> Outcome {
     client.expect_error_close(&[PROTOCOL_ERROR])
 }
 
-/// Brokers that tell of clients that go tell it behind the DISCONNECT, when the client watches itself and they are
-/// careless; the client's checks fail on that.
+/// A careless broker that reports leaving clients sends this report behind the DISCONNECT, if the client watches itself.
+/// The client's checks fail on that.
 fn nothing_follows_to_one_who_watches_itself(s: &Scenario<'_>) -> Outcome {
     for filter in ["$SYS/brokers/#", "$SYS/brokers/+/clients/+/disconnected"] {
         let mut client = s.connect("c")?;

@@ -12,7 +12,7 @@ use tidegate_admin::{
     StoryEvent, Subject, TenantUsage, UnbanRequest, WhyRequest,
 };
 use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Members, reason_entry};
-use tidegate_console::{AdmissionStatus, Phase, Status, StatusSource, StoreNumbers, Unavailable};
+use tidegate_console::{AdmissionStatus, BridgeEnd, Phase, Status, StatusSource, Unavailable};
 use tidegate_engine::{Counters, Gauges, Reason};
 
 /// A broker that is whatever a test says.
@@ -70,14 +70,13 @@ pub(crate) fn status() -> Status {
         loop_lag_ms: 1500,
         ..AdmissionStatus::default()
     };
-    let store = Some(StoreNumbers { syncs: 6, ..StoreNumbers::default() });
     let fleet = vec![broker_of_fleet(&("b-1".to_owned(), "mqtt://127.0.0.1:1".to_owned()))];
     Status {
         counters,
         gauges,
         slow_sessions: 6,
         admission,
-        store,
+        store: Some(Arc::default()),
         fleet,
         meters: vec![tidegate_console::TenantMeter {
             name: "acme".to_owned(),
@@ -91,16 +90,8 @@ pub(crate) fn status() -> Status {
         }],
         bridges: vec![tidegate_console::BridgeNumbers {
             name: "cloud".to_owned(),
-            local_connected: true,
-            remote_connected: false,
-            carried_out: 7,
-            carried_in: 8,
-            dropped_out: 9,
-            dropped_in: 0,
-            looped_out: 2,
-            looped_in: 0,
-            beyond_window_local: 0,
-            beyond_window_remote: 5,
+            local: BridgeEnd { connected: true, carried: 8, ..BridgeEnd::default() },
+            remote: BridgeEnd { carried: 7, dropped: 9, looped: 2, beyond_window: 5, ..BridgeEnd::default() },
         }],
         pipelines: vec![tidegate_console::PipelineNumbers {
             name: "hot".to_owned(),

@@ -417,7 +417,7 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_bridge_looped_total{bridge=\"cloud\",direction=\"out\"} 2",
         "tidegate_bridge_beyond_window_total{bridge=\"cloud\",end=\"remote\"} 5",
         "tidegate_loop_lag_seconds 1.5",
-        "tidegate_store_syncs_total 6",
+        "tidegate_store_syncs_total 0",
         "tidegate_http_requests_total{route=\"queue\",outcome=\"refused\"} 3",
         "tidegate_http_messages_sent_total{way=\"history\"} 5",
         "tidegate_http_message_bytes_sent_total{way=\"history\"} 600",

@@ -117,7 +117,7 @@ struct Gateway {
     began: Instant,
     own_hello: HelloPoA,
     hellos: Following,
-    /// Tells of other gateways with this one's name.
+    /// Reports other gateways with this one's name.
     namesakes: Tally,
     config: Following,
     lists: Following,
@@ -147,7 +147,7 @@ struct Gateway {
 const MIN_PING_INTERVAL: Duration = Duration::from_millis(100);
 /// Characters of another gateway's address that a line of the log shows.
 const SHOWN_CHARACTERS: usize = 64;
-/// How often it is looked who has come, so that those get their groups.
+/// Interval of checks for new nodes, so that these get their groups.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
 impl Gateway {

@@ -2,13 +2,11 @@
 
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
-use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
-use crate::journal::keys::Key;
+use crate::ids::{Partitions, SessionKey, TenantId};
 use crate::now::Now;
 use crate::records::image::put_message;
 use crate::retained::RetainedStore;
 use crate::session::Standing;
-use crate::state::ShardState;
 use crate::wire::WireWrite;
 
 impl Exchanges {
@@ -38,25 +36,6 @@ impl RetainedStore {
         for (tenant, message) in kept {
             out.put_u16(tenant.0);
             put_message(out, now, message);
-        }
-    }
-
-    pub(crate) fn take_retained(
-        &mut self,
-        state: &mut ShardState,
-        out: &mut Vec<u8>,
-        now: Now,
-        partition: PartitionId,
-    ) {
-        let its = self.by_partition(Partitions::of(partition));
-        let topics: Vec<(TenantId, String)> = its.all().map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
-        out.put_u32(topics.len() as u32);
-        for (tenant, topic) in topics {
-            if let Some(message) = self.values.clear(tenant, &topic) {
-                state.journal.delete(Key::Retained(tenant, &topic));
-                out.put_u16(tenant.0);
-                put_message(out, now, &message);
-            }
         }
     }
 }

@@ -135,8 +135,13 @@ fn drain(engine: &mut Engine) {
     while engine.outputs().pop_dirty().is_some() {}
 }
 
+/// The image of a partition, which leaves its engine.
 fn export(engine: &mut Engine, partition: PartitionId) -> Vec<u8> {
-    let image = engine.moves().export_partition(NOW, partition).unwrap();
+    let [PartitionImage { image, .. }] = snapshot(engine, partition).try_into().unwrap();
+    let partitions = Partitions::of(partition);
+    engine.moves().forget_partitions(NOW, partitions);
+    engine.moves().forget_retained(NOW, partitions);
+    engine.moves().release_partitions(NOW, partitions);
     drain(engine);
     image
 }
@@ -175,7 +180,7 @@ fn a_move_keeps_the_counts_of_its_partition() {
     assert_eq!(engine.questions().owed(partition), Owed::default());
     assert_eq!(engine.questions().gauges(), Gauges::default(), "nothing is left behind");
     let mut other = self::engine();
-    assert_eq!(other.moves().import_partition(NOW, &image), Ok(partition));
+    assert_eq!(other.moves().import_image(NOW, &image, Partitions::ALL), Ok(partition));
     assert_eq!(other.questions().owed(partition), owed);
     assert_eq!(other.questions().counters().dropped_total() + engine.questions().counters().dropped_total(), 0);
 }
@@ -189,7 +194,7 @@ fn an_image_with_any_byte_changed_is_refused() {
         for change in [1, 0x80, 0xff] {
             let mut changed = image.clone();
             changed[at] ^= change;
-            let refused = engine.moves().import_partition(NOW, &changed).unwrap_err();
+            let refused = engine.moves().import_image(NOW, &changed, Partitions::ALL).unwrap_err();
             let wanted = if at == 0 { ImageError::Version(IMAGE_VERSION ^ change) } else { ImageError::Damaged };
             assert_eq!(refused, wanted);
         }
@@ -203,15 +208,15 @@ fn an_image_that_ends_early_or_late_is_refused() {
     let image = export(&mut owing, partition);
     let mut engine = engine();
     for len in 0..image.len() {
-        assert!(engine.moves().import_partition(NOW, &image[..len]).is_err(), "{len} bytes");
+        assert!(engine.moves().import_image(NOW, &image[..len], Partitions::ALL).is_err(), "{len} bytes");
         let content = image.get(SEAL_LEN..len).unwrap_or_default();
-        assert!(engine.moves().import_partition(NOW, &reseal(content)).is_err(), "{len} bytes, sealed");
+        assert!(engine.moves().import_image(NOW, &reseal(content), Partitions::ALL).is_err(), "{len} bytes, sealed");
     }
     let mut longer = image[SEAL_LEN..].to_vec();
     // One byte is no list of groups, and nothing comes behind an empty one.
     for (more, reading) in [(&[0][..], "a number of groups"), (&[0; 4], "the end of the image")] {
         longer.extend_from_slice(more);
-        let error = engine.moves().import_partition(NOW, &reseal(&longer)).unwrap_err();
+        let error = engine.moves().import_image(NOW, &reseal(&longer), Partitions::ALL).unwrap_err();
         assert_eq!(error, ImageError::Malformed(crate::WireError { reading }));
     }
     assert!(is_untouched(&engine));
@@ -223,13 +228,14 @@ fn an_image_of_another_version_or_home_is_refused() {
     let image = export(&mut owing, partition);
     let place = ShardPosition { shard: ShardId((partition.0 + 1) % 2), shards: 2 };
     let mut engine = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
-    assert_eq!(engine.moves().import_partition(NOW, &image), Err(ImageError::NotAtHome(partition)));
-    assert_eq!(engine.moves().export_partition(NOW, partition), Err(ImageError::NotAtHome(partition)));
+    assert_eq!(engine.moves().import_image(NOW, &image, Partitions::ALL), Err(ImageError::NotAtHome(partition)));
     let beyond = PartitionId(PARTITIONS);
-    assert_eq!(self::engine().moves().export_partition(NOW, beyond), Err(ImageError::NotAtHome(beyond)));
     let mut content = image[SEAL_LEN..].to_vec();
     content[..2].copy_from_slice(&PARTITIONS.to_le_bytes());
-    assert_eq!(engine.moves().import_partition(NOW, &reseal(&content)), Err(ImageError::NotAtHome(beyond)));
+    assert_eq!(
+        engine.moves().import_image(NOW, &reseal(&content), Partitions::ALL),
+        Err(ImageError::NotAtHome(beyond))
+    );
     assert!(is_untouched(&engine));
 }
 
@@ -245,12 +251,15 @@ fn a_present_or_repeated_session_refuses_the_image() {
     let session = &image[SEAL_LEN + 10..image.len() - 20];
     let twice = [&home().0.to_le_bytes()[..], &[0; 4], &2_u32.to_le_bytes(), session, session, &[0; 20]].concat();
     let mut engine = engine();
-    let error = engine.moves().import_partition(NOW, &reseal(&twice)).unwrap_err();
+    let error = engine.moves().import_image(NOW, &reseal(&twice), Partitions::ALL).unwrap_err();
     assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "a client id of this partition" }));
     assert!(is_untouched(&engine));
-    engine.moves().import_partition(NOW, &image).unwrap();
+    engine.moves().import_image(NOW, &image, Partitions::ALL).unwrap();
     let owed = engine.questions().owed(home());
-    assert_eq!(engine.moves().import_partition(NOW, &image), Err(ImageError::SessionExists("subscriber".into())));
+    assert_eq!(
+        engine.moves().import_image(NOW, &image, Partitions::ALL),
+        Err(ImageError::SessionExists("subscriber".into()))
+    );
     assert_eq!(engine.questions().owed(home()), owed);
 }
 
@@ -291,7 +300,7 @@ fn a_retained_message_that_came_since_is_newer() {
     let publisher = Peer::connect(&mut engine, "someone", None);
     publisher.publish(&mut engine, &name("kept/"), 9, QoS::AtLeastOnce, true);
     let deadline = engine.retaining.store.values.next_expiry();
-    engine.moves().import_partition(NOW, &image).unwrap();
+    engine.moves().import_image(NOW, &image, Partitions::ALL).unwrap();
     assert_eq!(
         (engine.questions().owed(partition).retained, engine.retaining.store.values.next_expiry()),
         (1, deadline)
@@ -414,7 +423,7 @@ proptest! {
             content.truncate(cut.index(content.len()));
         }
         let mut engine = engine();
-        let Ok(partition) = engine.moves().import_partition(NOW, &reseal(&content)) else {
+        let Ok(partition) = engine.moves().import_image(NOW, &reseal(&content), Partitions::ALL) else {
             prop_assert!(is_untouched(&engine));
             return Ok(());
         };
@@ -422,8 +431,11 @@ proptest! {
         let image = export(&mut engine, partition);
         prop_assert_eq!(engine.questions().gauges(), Gauges::default());
         let mut other = self::engine();
-        prop_assert_eq!(other.moves().import_partition(NOW, &image), Ok(partition));
-        prop_assert_eq!(other.questions().owed(partition), owed);
+        prop_assert_eq!(other.moves().import_image(NOW, &image, Partitions::ALL), Ok(partition));
+        let moved = other.questions().owed(partition);
+        prop_assert_eq!(Owed { retained: 0, ..moved }, Owed { retained: 0, ..owed });
+        // A value that has expired does not move.
+        prop_assert!(moved.retained <= owed.retained);
         let key = other.open_connection(NOW, ListenerId(0)).unwrap();
         other.release_connection(key);
         let _ = Peer::connect(&mut other, "subscriber", None);

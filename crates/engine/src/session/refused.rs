@@ -1,7 +1,7 @@
 //! QoS 2 messages that were refused when others had got them already.
 //!
 //! A PUBREC with an error frees the packet identifier ([MQTT-4.3.3-9]). If that PUBREC is lost with its connection, the
-//! client sends the message again. It must be recognised then, or those others get it twice.
+//! client sends the message again. It must be recognised then, or the other subscribers get it twice.
 
 use std::collections::VecDeque;
 

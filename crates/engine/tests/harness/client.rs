@@ -1,4 +1,4 @@
-//! A client as a test tells of it.
+//! A client as a test describes it.
 
 use std::fmt::Debug;
 

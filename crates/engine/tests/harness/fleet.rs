@@ -1,4 +1,4 @@
-//! A fleet as a test tells of it.
+//! A fleet as a test describes it.
 
 use tidegate_engine::{
     BrokerLinkError, BrokerLinkOptions, BrokerLinkReport, BrokerLinkSettings, BrokerLinkState, RoutingPolicy, Settings,

@@ -1,7 +1,7 @@
 //! Publishers that another node has asked to wait, or that wait because of one, when that node is gone: none waits for
 //! its limit.
 
-use tidegate_engine::{OverflowPolicy, Reason, TenantId, partition_of};
+use tidegate_engine::{OverflowPolicy, Partitions, Reason, TenantId, partition_of};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
 
@@ -103,8 +103,11 @@ fn a_publisher_waiting_for_a_moving_queue_continues() {
     world.run();
     assert!(publisher.answers().is_empty(), "there is no room");
     let partition = partition_of(TenantId::DEFAULT, "away");
-    let image = world.engine(0, |engine, now| engine.moves().export_partition(now, partition));
-    assert!(image.is_ok());
+    let moving = Partitions::from_iter([partition]);
+    world.engine(0, |engine, now| {
+        engine.moves().hold_partitions(now, moving, None);
+        engine.moves().forget_partitions(now, moving);
+    });
     world.run();
     assert_eq!(publisher.answers().len(), 1);
 }

@@ -1,7 +1,8 @@
 //! Partitions that move: exported by one engine, imported by another.
 
 use tidegate_engine::{
-    ImageError, ListenerSettings, Now, Owed, PARTITIONS, PartitionId, Reason, Settings, TenantId, partition_of,
+    ImageError, ListenerSettings, Now, Owed, PARTITIONS, PartitionId, PartitionImage, Partitions, Reason, Settings,
+    Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
@@ -40,17 +41,30 @@ fn elsewhere_with(world: &World, shards: u16, after: u64, change: impl FnOnce(&m
     there
 }
 
-fn export(world: &World, partition: u16) -> Vec<u8> {
-    let shard = world.home_of_partition(partition);
-    let image = world.engine(shard, |engine, now| engine.moves().export_partition(now, PartitionId(partition)));
+/// The image of a partition, which leaves its place.
+fn export(world: &World, partition: u16) -> PartitionImage {
+    let one = Partitions::from_iter([PartitionId(partition)]);
+    let image = world.engine(world.home_of_partition(partition), |engine, now| {
+        let mut moves = engine.moves();
+        moves.hold_partitions(now, one, None);
+        let Ok(Snapshot::Taken(mut images)) = moves.snapshot_partitions(now, one, u64::MAX) else {
+            panic!("all of it is in memory");
+        };
+        moves.forget_partitions(now, one);
+        moves.forget_retained(now, one);
+        moves.release_partitions(now, one);
+        images.remove(0)
+    });
     world.run();
-    image.expect("a partition at home")
+    image
 }
 
-fn import(world: &World, partition: u16, image: &[u8]) {
-    let shard = world.home_of_partition(partition);
-    let imported = world.engine(shard, |engine, now| engine.moves().import_partition(now, image));
-    assert_eq!(imported, Ok(PartitionId(partition)));
+fn import(world: &World, image: PartitionImage) {
+    let partition = image.partition;
+    world.engine(world.home_of_partition(partition.0), |engine, now| {
+        engine.moves().arrive(now, &[image]).unwrap();
+        engine.moves().release_partitions(now, Partitions::from_iter([partition]));
+    });
 }
 
 fn owed(world: &World, partition: u16) -> Owed {
@@ -64,7 +78,7 @@ fn move_all(from: &World, to: &World) {
         let before = owed(from, partition);
         let image = export(from, partition);
         assert_eq!(owed(from, partition), Owed::default(), "partition {partition} is forgotten");
-        import(to, partition, &image);
+        import(to, image);
         assert_eq!(owed(to, partition), before, "partition {partition}");
     }
     to.run();
@@ -260,7 +274,7 @@ fn one_partition_moves_and_the_others_notice_nothing() {
         let publisher = world.connect(v5(&world.name_on(1, "p")));
         publisher.publish(message("t", "x").qos1());
         stays.expect_publish("t", "x");
-        import(world, home, &image);
+        import(world, image);
         world.run();
         publisher.publish(message("t", "y").qos1());
         stays.expect_publish("t", "y");
@@ -295,22 +309,20 @@ fn an_image_is_taken_in_as_a_whole_or_not_at_all() {
     here.absent_subscriber(v5("a").lasting(), "t", AtLeastOnce);
     here.connect(v5("p")).publish(message("t", "x").qos1());
     let partition = partition_of(T, "a");
-    let (home, other) = (partition.0 % 2, (partition.0 + 1) % 2);
     let image = export(&here, partition.0);
     let there = elsewhere(&here, 2, 0);
-    let import = |shard, image: &[u8]| there.engine(shard, |engine, now| engine.moves().import_partition(now, image));
-    assert_eq!(import(other, &image), Err(ImageError::NotAtHome(partition)));
-    assert_eq!(import(home, &image[..image.len() - 1]), Err(ImageError::Damaged));
-    assert!(matches!(import(home, &image[..4]), Err(ImageError::Malformed(_))));
-    let newer = [&[image[0] + 1], &image[1..]].concat();
-    assert_eq!(import(home, &newer), Err(ImageError::Version(newer[0])));
+    let arrive = |image: &[u8]| {
+        let images = [PartitionImage { partition, image: image.to_vec(), owed: Owed::default() }];
+        there.engine(partition.0 % 2, |engine, now| engine.moves().arrive(now, &images).map(|(arrived, _)| arrived))
+    };
+    let bytes = &image.image;
+    let newer = [&[bytes[0] + 1], &bytes[1..]].concat();
+    assert_eq!(arrive(&bytes[..bytes.len() - 1]), Err(ImageError::Damaged));
+    assert!(matches!(arrive(&bytes[..4]), Err(ImageError::Malformed(_))));
+    assert_eq!(arrive(&newer), Err(ImageError::Version(newer[0])));
     assert_eq!(owed(&there, partition.0), Owed::default());
-    assert_eq!(import(home, &image), Ok(partition));
-    let before = owed(&there, partition.0);
-    assert_eq!((before.sessions, before.queued), (1, 1));
-    assert_eq!(import(home, &image), Err(ImageError::SessionExists("a".into())));
-    assert_eq!(owed(&there, partition.0), before, "it stays as it was");
-    let exported = there.engine(other, |engine, now| engine.moves().export_partition(now, partition));
-    assert_eq!(exported, Err(ImageError::NotAtHome(partition)));
-    assert_eq!(owed(&there, partition.0), before);
+    let arrived = arrive(bytes).unwrap();
+    assert_eq!(arrived, [(partition, image.owed)]);
+    assert_eq!((image.owed.sessions, image.owed.queued), (1, 1));
+    assert_eq!(arrive(bytes), Ok(arrived), "the copy of an earlier attempt gives way");
 }

@@ -38,7 +38,7 @@ impl Proactive {
         })
     }
 
-    /// Observations from now until a resource that is asked for now serves, and the one at which it is seen.
+    /// Observations from now until a resource that is asked for now serves, and the observation that sees it.
     fn ahead(&self, measured: Option<Duration>) -> usize {
         let lead_time = measured.unwrap_or(self.settings.lead_time).as_secs_f64();
         (ceil(lead_time / self.settings.interval.as_secs_f64()) as usize + 1).min(AHEAD_MAX)

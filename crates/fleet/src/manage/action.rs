@@ -51,7 +51,7 @@ pub enum Step {
     SetAside,
     /// The provider is asked.
     Allocate,
-    /// It is waited for until it answers.
+    /// The action waits until it answers.
     Boot,
     /// Every orchestrator connects to the broker and subscribes, until it says that the broker serves (BRK-26).
     Join,

@@ -46,7 +46,7 @@ pub struct Member {
     /// How often starting it again has failed since then.
     #[serde(default)]
     pub failed_restarts: u32,
-    /// True from the request to send its clients away until it is seen to accept clients.
+    /// True from the request to send its clients away until it accepts clients.
     #[serde(default)]
     pub evicted: bool,
 }

@@ -105,10 +105,9 @@ fn a_message_that_no_sink_keeps_ends_as_dropped() {
     }
 }
 
-#[test]
-fn an_archive_has_each_message_as_it_came() {
-    let steps = StepSettings { filter: Some("100 / payload > 10".into()), ..StepSettings::default() };
-    let batching = Batching { messages: 1, ..Batching::default() };
+/// A core with a sink and an archive, and batches of up to this number of messages.
+fn with_an_archive(steps: &StepSettings, messages: usize) -> Core<Token> {
+    let batching = Batching { messages, ..Batching::default() };
     let settings = CoreSettings {
         sinks: vec![SinkPlan { lanes: 1, batching }; 2],
         archives: true,
@@ -120,7 +119,13 @@ fn an_archive_has_each_message_as_it_came() {
         max_age: 0,
         seed: 7,
     };
-    let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
+    Core::new(Steps::new(steps).unwrap(), settings)
+}
+
+#[test]
+fn an_archive_has_each_message_as_it_came() {
+    let steps = StepSettings { filter: Some("100 / payload > 10".into()), ..StepSettings::default() };
+    let mut core = with_an_archive(&steps, 1);
     // Number 5 passes, 50 is left out, and the filter fails for 0.
     for number in [5, 50, 0] {
         core.take(0, 0, &message(number, 0), Some((number, 0)));
@@ -219,19 +224,7 @@ fn a_batch_is_full_by_count_and_due_by_time() {
 #[test]
 fn a_message_of_several_records_ends_with_the_last() {
     let steps = StepSettings { sql: Some("FOREACH payload FROM 'k/#'".into()), ..StepSettings::default() };
-    let batching = Batching { messages: 2, ..Batching::default() };
-    let settings = CoreSettings {
-        sinks: vec![SinkPlan { lanes: 1, batching }; 2],
-        archives: true,
-        dead_letter: None,
-        max_held: 1_000,
-        max_unacknowledged: 1_000,
-        in_order: false,
-        max_held_bytes: 1 << 30,
-        max_age: 0,
-        seed: 7,
-    };
-    let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
+    let mut core = with_an_archive(&steps, 2);
     let list = Arc::new(Message { payload: b"[1,2,3]".to_vec(), ..Message::clone(&message(7, 0)) });
     core.take(0, 0, &list, Some((7, 0)));
     let all = sent(&actions(&mut core, 0));

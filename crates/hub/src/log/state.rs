@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_bus::{Append, Record};
 
 const PAUSED: &str = "paused";
@@ -11,7 +12,7 @@ const REPLAY: &str = "replay";
 const PARTITION: &str = "partition-";
 
 /// Where a partition is continued. A replay begins the next generation, whose positions count from then on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// The number of the replay that this belongs to, or 0.
     pub(crate) generation: u64,
@@ -20,7 +21,7 @@ pub(crate) struct Mark {
 }
 
 /// The last replay that was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replay {
     /// 0 says that there was no replay.
     pub(crate) number: u64,
@@ -40,25 +41,19 @@ impl SharedState {
     /// Takes a record. One that is no state is passed over.
     pub(crate) fn take(&mut self, record: &Record) {
         let Ok(key) = std::str::from_utf8(&record.key) else { return };
-        let Ok(value) = serde_json::from_slice::<Value>(&record.payload) else { return };
-        let number = |name: &str| value.get(name).and_then(Value::as_u64);
         match key {
-            PAUSED => self.paused = value.as_bool().unwrap_or_default(),
+            PAUSED => self.paused = serde_json::from_slice(&record.payload).unwrap_or(self.paused),
             REPLAY => {
-                if let (Some(number), Some(from)) = (number("number"), number("from"))
-                    && number > self.replay.number
-                {
-                    self.replay = Replay { number, from };
-                }
+                let replay = serde_json::from_slice(&record.payload);
+                self.replay =
+                    replay.ok().filter(|replay: &Replay| replay.number > self.replay.number).unwrap_or(self.replay);
             }
             _ => {
                 let partition = key.strip_prefix(PARTITION).and_then(|text| text.parse().ok());
-                if let (Some(partition), Some(generation), Some(position)) =
-                    (partition, number("generation"), number("position"))
-                {
+                if let (Some(partition), Ok(mark)) = (partition, serde_json::from_slice(&record.payload)) {
                     // A process that has lost the partition may still write an older mark.
-                    let mark = self.marks.entry(partition).or_default();
-                    *mark = (*mark).max(Mark { generation, position });
+                    let known = self.marks.entry(partition).or_default();
+                    *known = (*known).max(mark);
                 }
             }
         }
@@ -70,8 +65,7 @@ impl SharedState {
 }
 
 pub(crate) fn mark_record(partition: u32, mark: Mark) -> Append {
-    let payload = json!({ "generation": mark.generation, "position": mark.position });
-    Append::new(payload.to_string()).with_key(format!("{PARTITION}{partition}"))
+    Append::new(json!(mark).to_string()).with_key(format!("{PARTITION}{partition}"))
 }
 
 pub(crate) fn pause_record(paused: bool) -> Append {
@@ -79,7 +73,7 @@ pub(crate) fn pause_record(paused: bool) -> Append {
 }
 
 pub(crate) fn replay_record(replay: Replay) -> Append {
-    Append::new(json!({ "number": replay.number, "from": replay.from }).to_string()).with_key(REPLAY)
+    Append::new(json!(replay).to_string()).with_key(REPLAY)
 }
 
 #[cfg(test)]

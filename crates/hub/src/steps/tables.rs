@@ -424,7 +424,7 @@ mod tests {
         let at = |now: u64| tables.get("t").unwrap().find(&json!(1), Some("v"), now).unwrap();
         assert_eq!(at(10_000), "a");
         std::fs::write(&path, "id,v\n1,bb\n").unwrap();
-        assert_eq!(at(10_000 + LOOK_EVERY - 1), "a", "it is looked at once a second");
+        assert_eq!(at(10_000 + LOOK_EVERY - 1), "a", "the file is checked once a second");
         assert_eq!(at(10_000 + LOOK_EVERY), "bb");
         std::fs::write(&path, "id\n1\n1\n").unwrap();
         assert_eq!(at(20_000), "bb", "the last good version stays");

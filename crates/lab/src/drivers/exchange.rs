@@ -172,7 +172,7 @@ impl<'a> Exchange<'a> {
         self.parties.push(Party::new(driver, carriage, member));
     }
 
-    /// A connection failed before it was ready: it is waited for no longer.
+    /// A connection failed before it was ready: nothing waits for it.
     fn gave_up(&mut self, why: &Problem) {
         self.books.outcome.note_problem(&why.0, 1);
         self.expected = self.expected.saturating_sub(1);

@@ -17,7 +17,7 @@ use super::worker::{Job, Said, Told};
 
 /// How long after all are ready publishing begins, in nanoseconds: the message has to reach them first.
 const BEGINS_AFTER_NS: u64 = 50_000_000;
-/// How often it is looked whether a run is to end early.
+/// Interval of checks whether a run is to end early.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// A worker, over any transport.

@@ -15,7 +15,7 @@ use super::{Network, NetworkError, carry, tun};
 /// The link's end in the namespace.
 const INNER: &str = "broker";
 
-/// How often it is looked for processes that are left.
+/// Interval of searches for processes that are left.
 const ROUNDS: u32 = 1_000;
 
 /// The request of the lab, on the first line of the standard input.

@@ -57,7 +57,7 @@ impl Questions {
         self.tell(PeerEvent::Question(PeerQuestion::new(from, body.to_vec(), place, links.clone())))
     }
 
-    /// Tells of a new session.
+    /// Reports a new session.
     pub(super) fn note_linked(&self, name: &NodeName) {
         self.tell(PeerEvent::Linked(name.clone()));
     }

@@ -22,7 +22,7 @@ pub(crate) enum ToLinks {
     Status(Sender<ClusterStatus>),
     /// Answer which other node serves a partition.
     NodeOf { partition: PartitionId, answer: Sender<Option<NodeName>> },
-    /// Tell of sessions and questions.
+    /// Report sessions and questions.
     Listen { listener: Sender<PeerEvent>, links: LinksSender },
     /// Ask another node.
     Ask { node: NodeName, body: Vec<u8>, answer: Sender<Result<Vec<u8>, AskError>> },

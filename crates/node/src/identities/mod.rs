@@ -56,7 +56,7 @@ pub struct Identities {
     /// The parts that the nodes of users share with the node of the listeners; set when that one starts.
     family: OnceLock<Family>,
     state: Mutex<State>,
-    /// It is time to stop.
+    /// The nodes of users have to stop.
     stopping: Condvar,
 }
 
@@ -87,7 +87,7 @@ struct Running {
     unused: Option<Instant>,
 }
 
-/// Takes the way to the node of a user, on any thread.
+/// Receives the way to the node of a user, on any thread.
 pub type Give = Box<dyn FnOnce(Result<Door, EnterError>) + Send>;
 
 /// Why a user that a broker accepts is refused.

@@ -1,5 +1,6 @@
 //! Certificates for tests: authorities, issued certificates, and files of them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -11,7 +12,7 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use tidegate_node::TlsSettings;
+use tidegate_node::{Node, PreparedTls, TlsError, TlsSettings};
 
 /// A directory that no other test uses; removed at the end.
 pub(crate) struct Directory(PathBuf);
@@ -185,3 +186,10 @@ pub(crate) static COMMON: LazyLock<Common> = LazyLock::new(|| {
     directory.write("ca.pem", &authority.pem());
     Common { settings, client: Arc::new(client_config(&authority.pem(), None)), authority, directory }
 });
+
+/// Has a node read the files of its first listeners again. Returns the number of listeners that use them.
+pub(crate) fn read_again(node: &Node, listeners: &[&TlsSettings]) -> Result<usize, TlsError> {
+    let settings: BTreeMap<usize, TlsSettings> =
+        (0..).zip(listeners.iter().map(|&settings| settings.clone())).collect();
+    node.handle().prepare_tls(&settings).map(PreparedTls::apply)
+}

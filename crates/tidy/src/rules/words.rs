@@ -79,6 +79,9 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("fact of its own", "`an independent fact`"),
     ("has a word in it", "`contains a word`"),
     ("how it stands", "`the state`"),
+    ("it is looked", "the check: `how often it is looked whether` -> `interval of checks whether`"),
+    ("it is waited", "the one that waits: `it is waited for the end` -> `the action waits for the end`"),
+    ("is seen whether", "the check: `interval of checks whether`"),
     ("verdict", "the noun of the result: `decision`, `outcome`, `reason`"),
 ];
 

@@ -15,9 +15,9 @@ use super::super::producer::{Producer, Report};
 use super::{again, until};
 use crate::Position;
 
-/// How often it is seen whether the producer still works, as long as something is not confirmed.
+/// Interval of checks whether the producer still works, while records are unconfirmed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long it is waited for the end of a transaction at a time.
+/// The longest wait for the end of a transaction at a time.
 const END_WITHIN: Duration = Duration::from_millis(200);
 /// A transaction without records for so long ends, so that none is open for ever.
 const IDLE: Duration = Duration::from_secs(1);
@@ -28,9 +28,9 @@ const EXPIRED_AFTER: u32 = 2;
 
 /// A transaction that stays open.
 pub(super) struct Open {
-    /// Since when it is open, if it is.
+    /// The time of its beginning, if it is open.
     since: Option<Instant>,
-    /// Whether its end was asked for and not answered: nothing can be sent until it is.
+    /// True from the request to end it to the answer: nothing can be sent meanwhile.
     ends: bool,
     /// When the last record was sent.
     last: Instant,
@@ -41,11 +41,11 @@ pub(super) struct Open {
 /// Unconfirmed records.
 #[derive(Default)]
 struct Waiting {
-    /// Until when each may wait, in their order.
+    /// The time until which each may wait, in their order.
     deadlines: VecDeque<Instant>,
     failed: Option<String>,
     is_fenced: bool,
-    /// From when on Kafka may have ended the transaction that is open.
+    /// The time from which Kafka may have ended the open transaction.
     expires: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Waiting {
 pub(super) enum Turn {
     /// Nothing.
     Goes,
-    /// It is to be ended.
+    /// The transaction is to be ended.
     Due,
     /// Nothing can be sent any more, and why.
     Failed(String),
@@ -88,7 +88,7 @@ impl Open {
         Some(end.saturating_duration_since(Instant::now()).max(LOOK_EVERY))
     }
 
-    /// When the oldest record that is not confirmed has waited for too long.
+    /// The time at which the oldest unconfirmed record has waited for too long.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting().deadlines.front().copied()
     }

@@ -11,7 +11,7 @@ use super::pieces::{Outbox, PartAnswer};
 
 /// How long a member may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause before it is looked again whether answers have come.
+/// Pause before the next check whether answers have come.
 pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
 /// Awaited answers by member, each with the time of its question.

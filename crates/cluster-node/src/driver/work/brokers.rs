@@ -75,7 +75,7 @@ impl BrokersHeld {
         Some(answers.flat_map(|(_, brokers)| brokers).collect())
     }
 
-    /// When it is looked again whether brokers may be connected to.
+    /// The time of the next check which brokers may be connected to.
     pub(super) fn next_look(&self) -> Option<Duration> {
         (self.joined.is_some() && !self.is_over).then_some(PAUSE)
     }

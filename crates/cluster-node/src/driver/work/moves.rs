@@ -10,7 +10,7 @@ use super::ahead::Preparations;
 use super::{Event, Worker, all};
 use crate::driver::error::PartitionMoveError;
 use crate::driver::logs::Logs;
-use crate::driver::parcel::Parcel;
+use crate::driver::parcel::{ImagesHead, Parcel};
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
 use crate::driver::restore::without_retained;
@@ -91,7 +91,8 @@ impl Worker {
         let messages = moves.map(|moves| moves.take_had(id)).transpose()?;
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
         let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
-        let head = json!({ "from": self.members.name, "partitions": named, "owed": owed, "had": messages.is_some() });
+        let from = self.members.name.clone();
+        let head = json!(ImagesHead { from, partitions: named.clone(), owed, had: messages.is_some() });
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
@@ -171,23 +172,21 @@ impl Worker {
 
     /// Takes images in, and asks all nodes to send here from now on.
     fn arrive(&self, id: u64, expected: Partitions, parcel: &[u8]) -> Result<(), PartitionMoveError> {
-        let mut parcel = read_parcel(parcel)?;
-        let has_messages = parcel.head.get("had").and_then(Value::as_bool).unwrap_or_default();
-        let had = if has_messages { parcel.pieces.pop() } else { None };
-        let list = |name: &str| parcel.head.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-        let partition = |value: &Value| Some(PartitionId(u16::try_from(value.as_u64()?).ok()?));
-        let partitions: Vec<PartitionId> = list("partitions").iter().filter_map(partition).collect();
+        let Parcel { head, mut pieces } = read_parcel(parcel)?;
+        let head: ImagesHead = serde_json::from_value(head).map_err(|_| PartitionMoveError::NoParcel)?;
+        let messages = if head.had { pieces.pop() } else { None };
+        let partitions: Vec<PartitionId> = head.partitions.into_iter().map(PartitionId).collect();
         let named: Partitions = partitions.iter().copied().collect();
-        if named != expected || partitions.len() != parcel.pieces.len() {
+        if named != expected || partitions.len() != pieces.len() {
             return Err(PartitionMoveError::OtherPartitions);
         }
-        let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
-        let images = partitions.into_iter().zip(parcel.pieces.clone());
+        let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(head.owed).collect();
+        let images = partitions.into_iter().zip(pieces);
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
         let arrived = if self.shared.is_orchestrator {
-            let from = parcel.head.get("from").and_then(Value::as_str).unwrap_or_default();
+            let from = head.from.as_str();
             self.receiving.begin(id, expected, from, self.members.lives.get(from).copied().unwrap_or_default());
-            OrchestratorMoves::of(&self.node).arrive_from_member(images.collect(), had, id)?
+            OrchestratorMoves::of(&self.node).arrive_from_member(images.collect(), messages, id)?
         } else {
             self.node.moves().arrive_from_node(images.collect(), id)?
         };

@@ -15,7 +15,7 @@ use crate::driver::sets::{both, set_of};
 
 /// How long a broker of such a connection may be missing in the fleet while another broker is there.
 pub(super) const NAMED_LIMIT: Duration = Duration::from_secs(60);
-/// Pause before it is looked again whether brokers are in the fleet.
+/// Pause before the next check whether brokers are in the fleet.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The connections that are not continued yet.
@@ -109,7 +109,7 @@ impl Resuming {
         self.waiting.len()
     }
 
-    /// When it is looked again whether brokers are in the fleet.
+    /// The time of the next check whether brokers are in the fleet.
     pub(super) fn next_look(&self) -> Option<Duration> {
         (self.own.is_some() && !self.waiting.is_empty()).then_some(PAUSE)
     }

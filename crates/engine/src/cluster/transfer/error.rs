@@ -24,8 +24,6 @@ pub enum ImageError {
         /// The limit.
         max_bytes: u64,
     },
-    /// A part of a queue is in the store alone, and has to be read before it can move.
-    InStore(PartitionId),
     /// The image of a session names messages that have not come.
     QueueMissing(String),
     /// The link to another node was lost while the partition came: what that node has sent to the old home meanwhile is
@@ -44,13 +42,6 @@ impl fmt::Display for ImageError {
                 write!(
                     f,
                     "it holds {bytes} bytes of messages, more than the {max_bytes} that may move at once; let clients fetch them first"
-                )
-            }
-            Self::InStore(partition) => {
-                write!(
-                    f,
-                    "queues of partition {} are partly in the store; they move once their clients have fetched them",
-                    partition.0
                 )
             }
             Self::QueueMissing(client_id) => {

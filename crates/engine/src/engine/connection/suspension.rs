@@ -41,7 +41,7 @@ impl WaitingCalls<'_> {
         self.engine.handover.exporting = false;
     }
 
-    /// Clients of partitions that live elsewhere wait no longer.
+    /// Sends clients on whose partitions another place serves.
     pub(crate) fn send_on_all_of(&mut self, now: Now, partitions: Partitions) {
         for (key, partition) in parking!(self.engine).suspended() {
             if partitions.has(partition) {
@@ -65,8 +65,8 @@ impl WaitingCalls<'_> {
         self.engine.close_connection(now, key, reason, None);
     }
 
-    /// A client that waits is gone. Nothing that it has sent meanwhile was acknowledged, and it may send it elsewhere;
-    /// only its goodbye counts.
+    /// A waiting client has closed its connection. None of its packets was acknowledged, so it may send them elsewhere.
+    /// Only its DISCONNECT counts.
     pub(crate) fn take_goodbye(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.engine.state.connections.get(key) else { return };
         let version = connection.version;

@@ -20,7 +20,8 @@ use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
-    /// Imports a partition from another place: all of it or, on an error, nothing.
+    /// Imports a partition from another place: all of it or, on an error, nothing. Of the names of messages beside the
+    /// image those are taken that partitions `here` have got.
     ///
     /// If this shard has a retained message of the same topic, the newer one stays; without versions, the one here
     /// stays. The limits of retained messages hold: messages beyond them are dropped and counted. The limits of
@@ -29,13 +30,7 @@ impl MoveCalls<'_> {
     /// # Errors
     ///
     /// When the bytes are no such image, the partition is at home elsewhere, or one of its sessions exists here.
-    pub fn import_partition(&mut self, now: Now, image: &[u8]) -> Result<PartitionId, ImageError> {
-        let here = self.engine.place.own(Partitions::ALL);
-        self.import_image(now, image, here)
-    }
-
-    /// The same. Of the names of messages beside the image those are taken that partitions `here` have got.
-    pub(super) fn import_image(&mut self, now: Now, image: &[u8], here: Partitions) -> Result<PartitionId, ImageError> {
+    pub(crate) fn import_image(&mut self, now: Now, image: &[u8], here: Partitions) -> Result<PartitionId, ImageError> {
         let mut reader = open(image)?;
         let partition = PartitionId(reader.u16("a partition")?);
         if partition.0 >= PARTITIONS || !self.engine.place.owns(partition) {

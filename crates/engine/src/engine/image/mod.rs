@@ -2,9 +2,8 @@
 
 pub(crate) mod adopting;
 mod ahead;
-mod export;
 pub(crate) mod forwarding;
-mod import;
+pub(crate) mod import;
 mod moving;
 mod owed;
 pub(crate) mod parting;

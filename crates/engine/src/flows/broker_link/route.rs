@@ -25,7 +25,7 @@ use tidegate_mqtt::{PublishProperties, QoS};
 const OPENS_AT: u64 = 2;
 
 impl BrokerLinking<'_> {
-    /// Delivers what no broker brings back, and checks the gate if that is due. See
+    /// Delivers messages that no broker brings back, and checks the gate if that is due. See
     /// [`BrokerLinks::count_message`](crate::orchestrator::broker_link::BrokerLinks::count_message).
     #[cold]
     pub(crate) fn work_after_message(&mut self, now: Now) {

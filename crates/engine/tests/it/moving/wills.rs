@@ -149,7 +149,7 @@ fn a_session_that_ends_with_its_connection_ends_as_ever() {
             watcher.expect_publish("w", "gone");
         }
         let there = elsewhere(&here, to, 0);
-        import(&there, partition, &image);
+        import(&there, image);
         assert_eq!(there.gauges().sessions_disconnected, 0);
     }
 }

@@ -221,7 +221,7 @@ fn an_orchestrator_not_restarted_in_time_is_replaced() {
     assert!(dead["failed_restarts"].as_u64().unwrap() >= 3, "{dead}");
     assert!((1..60_000).contains(&dead["restart_left_ms"].as_u64().unwrap()), "{dead}");
     run.turns(10, &[], &[]);
-    assert!(!run.world.things.contains_key(&names[0]), "it is waited for beyond the limit");
+    assert!(!run.world.things.contains_key(&names[0]), "the action waits beyond the limit");
     run.turns(80, &[], &[(60, Event::Traffic(false))]);
     run.settled(2, 2);
     assert_eq!(shares(&run), [32, 32]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_engine::Reason;
-use tidegate_node::{FlightKind, FlightSubject, LinkState};
+use tidegate_node::{FlightKind, FlightSubject, LinkLimits, LinkState};
 
 use super::proxy::Proxy;
 use super::world::*;
@@ -113,10 +113,18 @@ fn a_client_waiting_for_a_dead_node_is_redirected() {
     world.expect_well();
 }
 
-#[test]
-fn a_node_that_reads_nothing_loses_its_session() {
-    let mut limits = hasty();
-    limits.peer_timeout = Duration::from_secs(3_600);
+/// Two nodes: `b` has read nothing while `a` published more than the link carries, until `a` ended the session.
+struct Flooded {
+    world: World,
+    publisher: Client,
+    /// Why the session was ended.
+    why: String,
+    _subscriber: Client,
+    _proxy: Proxy,
+}
+
+fn flooded(limits: LinkLimits) -> Flooded {
+    let limits = LinkLimits { peer_timeout: Duration::from_secs(3_600), ..limits };
     let mut world = World::with_credit(&[("a", 1), ("b", 1)], limits, 256 * 1024 * 1024);
     let proxy = Proxy::to(world.nodes["b"].handle().cluster_address().unwrap());
     world.detours.insert(("a".into(), "b".into()), proxy.address);
@@ -129,32 +137,24 @@ fn a_node_that_reads_nothing_loses_its_session() {
     publish_much(&mut publisher);
     world.wait("a", |status| status.total.resets > 0);
     let why = why_lost(&world, "a");
+    Flooded { world, publisher, why, _subscriber: subscriber, _proxy: proxy }
+}
+
+#[test]
+fn a_node_that_reads_nothing_loses_its_session() {
+    let Flooded { world, publisher, why, .. } = &mut flooded(hasty());
     assert!(why.contains("read none of its waiting data"), "{why}");
     // Its publishers go on.
-    expect_nothing(&mut publisher);
+    expect_nothing(publisher);
     world.expect_well();
 }
 
 #[test]
 fn more_than_may_wait_for_a_node_ends_its_session() {
-    let mut limits = hasty();
-    limits.peer_timeout = Duration::from_secs(3_600);
-    limits.stall_timeout = Duration::from_secs(3_600);
-    limits.outbox_bytes = 1_000_000;
-    let mut world = World::with_credit(&[("a", 1), ("b", 1)], limits, 256 * 1024 * 1024);
-    let proxy = Proxy::to(world.nodes["b"].handle().cluster_address().unwrap());
-    world.detours.insert(("a".into(), "b".into()), proxy.address);
-    world.introduce();
-    world.settle();
-    let mut subscriber = world.connect("b", "subscriber");
-    subscribe_at(&mut subscriber, "t", 0);
-    proxy.stop(true, false);
-    let mut publisher = world.connect("a", "publisher");
-    publish_much(&mut publisher);
-    world.wait("a", |status| status.total.resets > 0);
-    let why = why_lost(&world, "a");
+    let limits = LinkLimits { stall_timeout: Duration::from_secs(3_600), outbox_bytes: 1_000_000, ..hasty() };
+    let Flooded { publisher, why, .. } = &mut flooded(limits);
     assert!(why.contains("1000000 bytes"), "{why}");
-    expect_nothing(&mut publisher);
+    expect_nothing(publisher);
 }
 
 /// More than all sockets between two nodes hold.

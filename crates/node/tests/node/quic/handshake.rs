@@ -11,7 +11,7 @@ use tidegate_engine::Reason;
 use tidegate_node::{ClientCertificates, FlightSubject, Node, StartError, TlsVersion};
 
 use super::{address_of, dial, over, settings, start};
-use crate::pki::{Authority, COMMON, Directory, client_config};
+use crate::pki::{Authority, COMMON, Directory, client_config, read_again};
 use crate::quic_client::{QuicOptions, QuicSocket};
 use crate::wire::*;
 use crate::witness::watch;
@@ -129,12 +129,13 @@ fn new_clients_get_the_new_certificate_and_connected_ones_stay() {
     use rustls::pki_types::pem::PemObject;
     let der = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
     let (directory, first, second) = (Directory::new(), COMMON.authority.server(), COMMON.authority.server());
-    let node = Node::start(settings(2, crate::pki::settings(&directory, &first))).unwrap();
+    let tls = crate::pki::settings(&directory, &first);
+    let node = Node::start(settings(2, tls.clone())).unwrap();
     let at = address_of(&node);
     let mut connected = over(dial(at), "connected");
     crate::pki::settings(&directory, &second);
     assert_eq!(shown(at), der(&first.certificate), "nothing changes without a reload");
-    assert_eq!(node.handle().reload_tls().unwrap(), 1);
+    assert_eq!(read_again(&node, &[&tls]).unwrap(), 1);
     // A shard takes the certificate in its next turn, and may have begun a handshake before.
     assert!(std::iter::repeat_with(|| shown(at)).take(1000).any(|it| it == der(&second.certificate)));
     connected.send(&PINGREQ);

@@ -10,7 +10,7 @@ use tidegate_node::{
 };
 
 use super::{refusal, settings, start, try_connect};
-use crate::pki::{Authority, COMMON, Directory, Issued, client_config, client_config_of, uri};
+use crate::pki::{Authority, COMMON, Directory, Issued, client_config, client_config_of, read_again, uri};
 use crate::wire::tls;
 use crate::witness::watch;
 
@@ -63,14 +63,15 @@ fn an_optional_certificate_must_hold_if_it_is_there() {
 fn a_revoked_certificate_is_refused_in_resumed_sessions() {
     let directory = Directory::new();
     let crl = directory.write("crl.pem", &COMMON.authority.revoke(&[66]));
-    let (node, at) = start(TlsSettings { crl: vec![crl], ..mutual(ClientCertificates::Required) });
+    let settings = TlsSettings { crl: vec![crl], ..mutual(ClientCertificates::Required) };
+    let (node, at) = start(settings.clone());
     let with_serial =
         |serial: u64| config(Some(&issue(|params| params.serial_number = Some(SerialNumber::from(serial)))));
     assert!(refusal(at, &with_serial(66)).contains("CertificateRevoked"));
     let other = with_serial(67);
     assert!(try_connect(at, &other).is_ok());
     directory.write("crl.pem", &COMMON.authority.revoke(&[66, 67]));
-    assert_eq!(node.handle().reload_tls().unwrap(), 1);
+    assert_eq!(read_again(&node, &[&settings]).unwrap(), 1);
     assert!(refusal(at, &other).contains("CertificateRevoked"));
 }
 
@@ -91,7 +92,7 @@ fn an_outdated_list_is_reported_and_can_refuse_clients() {
     assert_eq!(strict.handle().revocation_lists(), report);
     assert!(!refusal(at, &with_serial(67)).is_empty());
     directory.write("crl.pem", &COMMON.authority.revoke(&[66]));
-    assert_eq!(strict.handle().reload_tls().unwrap(), 1);
+    assert_eq!(read_again(&strict, &[&settings(OutdatedLists::Refuse)]).unwrap(), 1);
     assert_eq!(strict.handle().revocation_lists().outdated, 0);
     assert!(try_connect(at, &with_serial(67)).is_ok());
 }

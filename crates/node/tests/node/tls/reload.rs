@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use tidegate_node::{Node, TlsSettings};
 
 use super::{settings, start, try_connect};
-use crate::pki::{COMMON, Directory, Issued, client_config};
+use crate::pki::{COMMON, Directory, Issued, client_config, read_again};
 use crate::wire::{PINGREQ, PINGRESP, TlsSocket};
 
 /// The certificate that a new client is shown.
@@ -36,12 +36,13 @@ fn ping(socket: &mut TlsSocket) {
 #[test]
 fn new_clients_get_the_new_certificate_and_connected_ones_stay() {
     let (directory, first, second) = (Directory::new(), COMMON.authority.server(), COMMON.authority.server());
-    let (node, at) = start(crate::pki::settings(&directory, &first));
+    let tls = crate::pki::settings(&directory, &first);
+    let (node, at) = start(tls.clone());
     let config = Arc::new(client_config(&COMMON.authority.pem(), None));
     let mut connected = try_connect(at, &config).unwrap();
     crate::pki::settings(&directory, &second);
     assert_eq!(shown(at), der(&first), "nothing changes without a reload");
-    assert_eq!(node.handle().reload_tls().unwrap(), 1);
+    assert_eq!(read_again(&node, &[&tls]).unwrap(), 1);
     assert_eq!(shown(at), der(&second));
     ping(&mut connected);
 }
@@ -53,18 +54,20 @@ fn a_failed_reload_keeps_every_listener_as_it_is() {
     let mut both = settings(tls.clone());
     both.listeners.push("mqtts://127.0.0.1:0".parse().unwrap());
     let broken = Directory::new();
-    both.tls.insert(1, crate::pki::settings(&broken, &first));
+    let second_tls = crate::pki::settings(&broken, &first);
+    both.tls.insert(1, second_tls.clone());
     let listener = both.engine.listeners[0].clone();
     both.engine.listeners.push(listener);
     let node = Node::start(both).unwrap();
     let at = |position: usize| node.local_addresses()[position].socket().unwrap();
     crate::pki::settings(&directory, &second);
     broken.write("server.key", &second.key);
-    let error = node.handle().reload_tls().unwrap_err().to_string();
+    let reload = || read_again(&node, &[&tls, &second_tls]);
+    let error = reload().unwrap_err().to_string();
     assert!(error.contains("server.key does not belong to"), "{error}");
     assert_eq!((shown(at(0)), shown(at(1))), (der(&first), der(&first)), "all or nothing");
     broken.write("server.pem", &second.certificate);
-    assert_eq!(node.handle().reload_tls().unwrap(), 2);
+    assert_eq!(reload().unwrap(), 2);
     assert_eq!((shown(at(0)), shown(at(1))), (der(&second), der(&second)));
 }
 
