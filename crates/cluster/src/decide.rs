@@ -5,6 +5,7 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::apart::together;
+use crate::returned::with_brokers;
 use crate::table::is_at;
 use crate::{Advert, Factor, Home, MemberKind, Seen, Table, Weight, balance};
 
@@ -24,6 +25,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     cancel_moves(&mut next, table, seen);
     set_factors(&mut next, seen);
     let willing = together(&next, seen, present(&next, seen, |advert| !advert.leaving));
+    let willing = with_brokers(&next, seen, willing);
     let leaving = present(&next, seen, |advert| advert.leaving);
     give_orphans(&mut next, seen, [&willing, &leaving], epoch);
     if seen.may_move {
@@ -168,8 +170,9 @@ fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2
         return;
     }
     let staying = leaving.iter().filter(|name| seen.present(name).is_some_and(|advert| advert.stays));
-    let staying: Vec<String> = staying.cloned().collect();
-    let ranks = [willing, &staying, leaving];
+    let staying = with_brokers(next, seen, staying.cloned().collect());
+    let leaving = with_brokers(next, seen, leaving.to_vec());
+    let ranks = [willing, &staying, &leaving];
     let heirs = ranks.into_iter().find(|rank| !rank.is_empty()).unwrap_or_default();
     let mut heirs = heirs_of(next, seen, heirs, orphans.len());
     for partition in orphans {

@@ -20,6 +20,7 @@ mod decide;
 mod doubt;
 mod follow;
 mod recover;
+mod returned;
 mod seen;
 mod settle;
 mod table;

@@ -68,6 +68,7 @@ fn advert() -> Advert {
         },
         leaving: true,
         stays: false,
+        waits: false,
         weight: Weight::USUAL,
         prepares: false,
         prepared: BTreeSet::new(),

@@ -13,6 +13,7 @@ use tidegate_mqtt::{
 use crate::failure::Failure;
 use crate::ledger::Finding;
 use crate::session::Session;
+use crate::subscriber::Subscriber;
 use crate::wire::Incoming;
 use crate::workload;
 use crate::workload::MessageId;
@@ -284,7 +285,7 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
         for subscriber in &mut world.subscribers {
             subscriber.acknowledge(Instant::now())?;
         }
-        let answered = world.subscribers.iter().all(|subscriber| subscriber.session.pings == 0);
+        let answered = world.subscribers.iter().all(|it| it.session.pings == 0 || !it.session.is_open());
         if waiting.is_empty() && answered && missing(world).is_empty() {
             round_trips += 1;
             for subscriber in &mut world.subscribers {
@@ -303,13 +304,15 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
 
 /// Subscriptions whose probe has not come: the subscriber's place and the filter.
 fn missing(world: &World) -> Vec<(usize, String)> {
-    interests(world, true)
+    interests(&world.subscribers, true)
 }
 
-/// Probes that came although they must not, or did not although they must.
-fn interests(world: &World, must: bool) -> Vec<(usize, String)> {
+/// Probes that came although they must not, or did not although they must. Clients do not connect again meanwhile: one whose
+/// connection has ended cannot get a probe, and what came before still counts.
+fn interests(subscribers: &[Subscriber], must: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for (place, subscriber) in world.subscribers.iter().enumerate() {
+    let judged = subscribers.iter().enumerate().filter(|(_, subscriber)| !must || subscriber.session.is_open());
+    for (place, subscriber) in judged {
         for (filter, _) in subscriber.interests().filter(|(_, comes)| *comes == must) {
             let came = subscriber.probes.contains(&workload::probe_topic(filter));
             if came != must {
@@ -321,15 +324,39 @@ fn interests(world: &World, must: bool) -> Vec<(usize, String)> {
 }
 
 fn judge(world: &mut World) {
-    let checked: u64 = world.subscribers.iter().map(|subscriber| subscriber.interests().count() as u64).sum();
+    let judged = world.subscribers.iter().filter(|subscriber| subscriber.session.is_open());
+    let checked: u64 = judged.map(|subscriber| subscriber.interests().count() as u64).sum();
     world.ledger.findings.totals.subscriptions_checked += checked;
     for (must, why) in [(true, "had its SUBACK and does not deliver"), (false, "had its UNSUBACK and still delivers")] {
-        for (place, filter) in interests(world, must) {
+        for (place, filter) in interests(&world.subscribers, must) {
             let subscriber = &mut world.subscribers[place];
             let Session { name, phase, pings, .. } = &subscriber.session;
             let text = format!("{filter} of {name} {why} (connection {phase:?}, {pings} pings unanswered)");
             subscriber.distrust(&filter);
             world.ledger.findings.add(Finding::Subscription, text, Vec::new());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use crate::workload::Wish;
+
+    #[test]
+    fn a_client_without_a_connection_gets_no_probe() {
+        // A mobile node holds its address once it has connected.
+        let filter = workload::addressed_topic(0, &mut Rng::new(1)).0;
+        let wish = Wish { filter: filter.clone(), qos: QoS::AtLeastOnce, churns: false };
+        let session = Session::new("x".to_owned(), Version::V5, true, VISITOR);
+        let mut subscriber = Subscriber::new(session, 0, vec![wish], Rng::new(1));
+        subscriber.session.opened(true, 1);
+        subscriber.opened(true);
+        let connected = [subscriber];
+        assert_eq!(interests(&connected, true), [(0, filter)]);
+        let [mut subscriber] = connected;
+        subscriber.session.cut();
+        assert!(interests(&[subscriber], true).is_empty());
     }
 }

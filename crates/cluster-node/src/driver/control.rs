@@ -449,7 +449,7 @@ impl Control {
         };
         self.own.ended = self.ended.iter().filter_map(life).collect();
         (self.own.leads, self.own.alike) = (self.leader.leads(), self.shared.alike.get());
-        (self.own.leaving, self.own.stays) = self.shared.leaves();
+        (self.own.leaving, self.own.stays, self.own.waits) = self.shared.leaves();
         if self.storing.is_some() || self.stored.as_ref() == Some(&self.own) || self.member_since().is_none() {
             return;
         }

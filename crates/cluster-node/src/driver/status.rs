@@ -116,6 +116,8 @@ pub(super) struct Shared {
     wants_share: AtomicBool,
     /// Whether the process ends, and so hands over all partitions whatever is wanted.
     ends: AtomicBool,
+    /// Whether connections to brokers wait for the end of those of the last life.
+    waits_for_brokers: AtomicBool,
     /// See [`Shared::prepares_until`].
     prepares_until: OnceLock<Instant>,
     /// The life in which the node has had links to all homes.
@@ -154,6 +156,7 @@ impl Shared {
             state,
             wants_share: true.into(),
             ends: false.into(),
+            waits_for_brokers: kind.is_orchestrator.into(),
             prepares_until: OnceLock::new(),
             linked_life: AtomicU64::new(u64::MAX),
             was_ready,
@@ -229,10 +232,17 @@ impl Shared {
         self.astray.get().map(String::as_str)
     }
 
-    /// Whether the node takes no partitions and hands over its partitions; and whether it stays a member meanwhile.
-    pub(super) fn leaves(&self) -> (bool, bool) {
+    /// Whether the node takes no partitions and hands over its partitions; whether it stays a member meanwhile; and whether
+    /// it takes none as long as another one does, since its connections to brokers wait. An orchestrator that begins does
+    /// not know yet whether other members work off those of its last life.
+    pub(super) fn leaves(&self) -> (bool, bool, bool) {
         let (wants_share, ends) = (self.wants_share.load(Ordering::Relaxed), self.ends.load(Ordering::Relaxed));
-        (ends || !wants_share, !ends && !wants_share)
+        (ends || !wants_share, !ends && !wants_share, self.waits_for_brokers.load(Ordering::Relaxed))
+    }
+
+    /// All brokers may be connected to.
+    pub(super) fn note_brokers_released(&self) {
+        self.waits_for_brokers.store(false, Ordering::Relaxed);
     }
 
     /// Sets whether the node is to have a share of the partitions.

@@ -363,3 +363,60 @@ fn a_preparation_ends_when_its_new_home_leaves() {
     assert_eq!(next.open_moves().count(), 0);
     assert_eq!(decide(&next, &seen), None, "no partition goes to a node that leaves");
 }
+
+/// The same, where these nodes wait for their brokers.
+fn waiting(nodes: &[(&str, u64)], waiting: &[&str]) -> Seen {
+    let mut seen = seen(nodes);
+    for name in waiting {
+        seen.adverts.get_mut(*name).unwrap().waits = true;
+    }
+    seen
+}
+
+#[test]
+fn a_member_that_waits_for_its_brokers_gets_no_partitions() {
+    let nodes = [("a", 1), ("b", 2), ("c", 3)];
+    let (first, _) = settle(Table::default(), &mut waiting(&nodes, &["a", "b", "c"]));
+    assert_eq!(counts(&first), [342, 341, 341], "before the first partitions there is nothing to wait for");
+    // One has died and is back: its partitions are elsewhere, and stay there.
+    let (dead, _) = settle(first, &mut seen(&nodes[..2]));
+    let back = [("a", 1), ("b", 2), ("c", 4)];
+    let (waits, moved) = settle(dead, &mut waiting(&back, &["c"]));
+    assert_eq!((counts(&waits), moved), (vec![512, 512, 0], 0));
+    // Nor does it get partitions of a dead node beside another member.
+    let orphans = decide(&waits, &waiting(&back[1..], &["c"])).unwrap();
+    assert_eq!(counts(&orphans), [1_024, 0]);
+    assert_eq!(counts(&settle(waits, &mut seen(&back)).0), [342, 341, 341], "it has its brokers");
+}
+
+#[test]
+fn one_of_those_that_wait_takes_all_partitions() {
+    let nodes = [("a", 1), ("b", 2), ("c", 3), ("d", 4)];
+    let (first, _) = settle(Table::default(), &mut seen(&nodes));
+    let (one, _) = settle(first, &mut seen(&nodes[3..]));
+    let (three, _) = settle(one, &mut waiting(&nodes[1..], &["b", "c"]));
+    assert_eq!(counts(&three), [0, 0, 1_024]);
+    let all_wait = decide(&three, &waiting(&nodes[1..3], &["b", "c"])).unwrap();
+    assert_eq!(counts(&all_wait), [1_024, 0]);
+    // A further one dies while all wait: the partitions stay together.
+    let four = settle(all_wait, &mut waiting(&nodes[..3], &["a", "b", "c"])).0;
+    assert_eq!(counts(&four), [0, 1_024, 0]);
+    let mut last = decide(&four, &waiting(&[("a", 1), ("c", 3)], &["a", "c"])).unwrap();
+    assert_eq!(counts(&last), [1_024, 0]);
+    // Where some have partitions, it is the one that has most.
+    for partition in 0..600 {
+        last.give(partition, "c", last.epoch, None);
+    }
+    last.lives.insert("d".to_owned(), 9);
+    last.give(1_023, "d", last.epoch, None);
+    let dead = decide(&last, &waiting(&[("a", 1), ("c", 3)], &["a", "c"])).unwrap();
+    assert_eq!((counts(&dead), dead.home(1_023).unwrap().node.as_str()), (vec![423, 601], "c"));
+}
+
+#[test]
+fn a_quick_restart_keeps_the_partitions_of_a_member() {
+    let (two, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2)]));
+    let mut restarted = waiting(&[("a", 1), ("b", 5)], &["b"]);
+    let (next, moved) = settle(two, &mut restarted);
+    assert_eq!((counts(&next), next.lives["b"], moved), (vec![512, 512], 5, 0));
+}

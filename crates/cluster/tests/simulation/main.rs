@@ -10,6 +10,7 @@
 
 mod preparing;
 mod stalls;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -72,6 +73,8 @@ struct Node {
     content: Content,
     arrived: BTreeSet<u64>,
     leaving: bool,
+    /// Its connections to brokers wait until then for the end of those of its last life.
+    waits_until: u64,
     /// The images of dead nodes that it fetches or has fetched.
     restoring: Vec<Restoring>,
     restored: BTreeMap<u16, u64>,
@@ -145,6 +148,8 @@ struct World {
     longest_gap: u64,
     /// Whether nodes prepare moves: they send a part ahead.
     prepares: bool,
+    /// Whether processes that begin wait for their brokers.
+    waits: bool,
     /// Images that named messages which were sent ahead.
     shortened: usize,
 }
@@ -187,6 +192,7 @@ impl World {
             served_at: vec![0; usize::from(PARTITIONS)],
             longest_gap: 0,
             prepares: false,
+            waits: false,
             shortened: 0,
         };
         for index in 0..NODES {
@@ -215,6 +221,7 @@ impl World {
                 content: Content::new(),
                 arrived: BTreeSet::new(),
                 leaving: false,
+                waits_until: 0,
                 restoring: Vec::new(),
                 restored: BTreeMap::new(),
                 claim: None,
@@ -265,6 +272,7 @@ impl World {
         (node.alive, node.stopped_until, node.cut_until, node.leaving) = (true, 0, 0, false);
         (node.shards_until, node.shards_ended, node.watchdog) = (0, true, watchdog());
         (node.fenced, node.refuses_until) = (false, 0);
+        self.wait_for_brokers(index);
         self.begin_life(index, after);
     }
 
@@ -538,6 +546,7 @@ impl World {
         let settle = TICK * self.settle as u32;
         seen.may_balance = node.settling.look(TICK * now as u32, settle, &newest, &seen);
         if let Some(next) = decide(&newest, &seen) {
+            self.check_waiting(&newest, &next, &seen);
             self.unkept.retain(|it| next.home(*it).is_some_and(|home| !home.former.is_empty()));
             self.tables.push(next);
         }
@@ -589,6 +598,7 @@ impl World {
             after: node.after,
             arrived: node.arrived.clone(),
             leaving: node.leaving,
+            waits: self.now < node.waits_until,
             kept: node.durable,
             restored: node.restored.clone(),
             prepares: self.prepares,

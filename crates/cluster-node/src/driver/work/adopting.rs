@@ -40,19 +40,6 @@ impl AdoptedBrokers {
         self.all.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
     }
 
-    /// The members whose connections are worked off.
-    fn members(&self) -> BTreeSet<String> {
-        self.brokers().map(|(of, _)| of.to_owned()).collect()
-    }
-
-    /// The members whose brokers wait for the end of their former connections. `own` is this member, if it waits.
-    fn waiting(&self, inheriting: &Inheriting, own: Option<&str>) -> BTreeSet<String> {
-        let mut waiting = self.members();
-        waiting.extend(inheriting.members_that_ask(Instant::now()));
-        waiting.extend(own.map(str::to_owned));
-        waiting
-    }
-
     /// The connections with their partitions, for a restart.
     pub(super) fn to_remember(&self) -> Vec<RememberedBroker> {
         let of_this_life = self.all.iter().map(|it| RememberedBroker {
@@ -140,12 +127,6 @@ struct Adopted {
     unanswered: usize,
     /// The messages of these pieces, for partitions that have come here.
     for_here: [Vec<u8>; 2],
-    /// Members that are back, had some of these partitions at the beginning, and waited for the end of their own former
-    /// connections: until their brokers know the filters, no other connection brings the messages.
-    waits_for: BTreeSet<String>,
-    /// Partitions whose filters the brokers of a home have known since: its connections bring the messages for the next
-    /// homes, as long as it lives and when it is dead.
-    covered: Partitions,
     /// Since when the dead one is back, which connects to the broker when this is over.
     back_since: Option<Instant>,
     stage: SettleStage,
@@ -205,9 +186,6 @@ impl Worker {
             }
         };
         tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
-        let own = self.brokers.next_look().map(|_| self.members.name.as_str());
-        let waiting = self.adopted.waiting(&self.shared.inheriting, own);
-        let waits_for = self.members.among(&waiting, &of, here, held.with(left));
         self.adopted.all.push(Adopted {
             of,
             broker,
@@ -222,8 +200,6 @@ impl Worker {
             awaited: Default::default(),
             unanswered: 0,
             for_here: Default::default(),
-            waits_for,
-            covered: Partitions::NONE,
             back_since: None,
             stage: SettleStage::Begun,
         });
@@ -254,11 +230,8 @@ impl Worker {
         // A connection may have waited for its broker, and other partitions for the member that had it before.
         let has_joined = join_waiting(self);
         let before = self.adopted.all.len();
-        let own = self.brokers.next_look().map(|_| self.members.name.as_str());
-        let (waiting, dead) = (self.adopted.waiting(&self.shared.inheriting, own), self.adopted.members());
         for mut adopted in std::mem::take(&mut self.adopted.all) {
-            let excused = adopted.excused(&waiting, &dead);
-            let is_over = match adopted.is_worked_off(self, &excused) {
+            let is_over = match adopted.is_worked_off(self) {
                 Ok(is_over) => is_over,
                 Err(error) => {
                     adopted.stage = SettleStage::Begun;
@@ -338,23 +311,12 @@ fn numbers(partitions: Partitions) -> Vec<u16> {
 }
 
 impl Adopted {
-    /// The members whose brokers need not know the filters: members in `waiting` may wait for this connection, or for another
-    /// one that waits for this member. While no other connection brings the messages for some partitions, these are only
-    /// the members in `dead`, whose former connections are worked off here: one that waits elsewhere may get such a partition.
-    fn excused(&self, waiting: &BTreeSet<String>, dead: &BTreeSet<String>) -> BTreeSet<String> {
-        if self.held.with(self.left).without(self.covered).is_empty() {
-            return waiting.clone();
-        }
-        dead.difference(&self.waits_for).cloned().collect()
-    }
-
-    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members. The brokers
-    /// of the members in `excused` need not know the filters.
-    fn is_worked_off(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> Result<bool, MoveError> {
+    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members.
+    fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
         self.for_held.set_homes(&worker.members.receivers(&self.of, self.held));
         self.for_left.set_homes(&worker.members.receivers(&self.of, self.left));
         if self.for_held.is_idle() && self.for_left.is_idle() {
-            self.put_next(worker, excused)?;
+            self.put_next(worker)?;
         }
         let (of, broker) = (self.of.as_str(), self.broker.as_str());
         let [for_held, for_left] = &mut self.awaited;
@@ -385,7 +347,7 @@ impl Adopted {
         }
         if matches!(self.stage, SettleStage::Ending) {
             // A member that has taken over meanwhile may have got the last piece alone.
-            if self.all_brokers_know(worker, excused) {
+            if self.all_brokers_know(worker) {
                 return Ok(true);
             }
             self.stage = SettleStage::Begun;
@@ -394,9 +356,9 @@ impl Adopted {
     }
 
     /// Puts the messages that have come since the last piece. If all have come, it is the last piece.
-    fn put_next(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> Result<(), MoveError> {
+    fn put_next(&mut self, worker: &Worker) -> Result<(), MoveError> {
         let moves = OrchestratorMoves::of(&worker.node);
-        let knows = self.all_brokers_know(worker, excused);
+        let knows = self.all_brokers_know(worker);
         let mut brought = moves.take_brought(&self.name)?;
         let has_come = |brought: &tidegate_engine::Brought| brought.for_members.is_some() || brought.for_left.is_some();
         // A broker that waits for acknowledgements has more.
@@ -444,20 +406,18 @@ impl Adopted {
         (self.held.without(worker.members.served), self.left.without(worker.members.served))
     }
 
-    /// Notes the partitions whose filters brokers know: at the members, and `here`.
-    fn note_covered(&mut self, here: Partitions) {
-        let all = self.for_held.known().with(self.for_left.known()).with(here);
-        self.covered = self.covered.with(all);
+    /// Whether the brokers know the filters of all members that have partitions.
+    fn all_brokers_know(&self, worker: &Worker) -> bool {
+        let know_here = || worker.members.served.is_empty() || brokers_know(&worker.node);
+        self.others_know(self.elsewhere(worker)) && (self.of == worker.members.name || know_here())
     }
 
-    /// Whether the brokers know the filters of all members that serve the partitions, but for those in `excused`: they are
-    /// back, their brokers wait for the end of their former connections, and the old homes of their partitions forward.
-    fn all_brokers_know(&mut self, worker: &Worker, excused: &BTreeSet<String>) -> bool {
-        let (held, left) = self.elsewhere(worker);
-        let know_here = brokers_know(&worker.node);
-        self.note_covered(if know_here { worker.members.served } else { Partitions::NONE });
-        let know_here = know_here || excused.contains(&worker.members.name);
-        know_here && self.for_held.brokers_know(held, excused) && self.for_left.brokers_know(left, excused)
+    /// Whether the brokers know the filters of the other members, but for the dead one, which may be back: its session at the
+    /// broker has its filters, and gets the messages until it connects itself. No other member waits for its brokers and has
+    /// partitions beside another one that does, so that no two connections wait for each other.
+    fn others_know(&self, (held, left): (Partitions, Partitions)) -> bool {
+        let back = BTreeSet::from([self.of.clone()]);
+        self.for_held.brokers_know(held, &back) && self.for_left.brokers_know(left, &back)
     }
 }
 
@@ -482,8 +442,6 @@ mod tests {
             awaited: Default::default(),
             unanswered: 0,
             for_here: Default::default(),
-            waits_for: BTreeSet::new(),
-            covered: Partitions::NONE,
             back_since: None,
             stage: SettleStage::Begun,
         };
@@ -517,37 +475,18 @@ mod tests {
     }
 
     #[test]
-    fn no_connection_waits_for_a_member_that_may_wait_for_it() {
-        let (mut adopted, inheriting) = (worked_off(7, partitions(&[1])), Inheriting::default());
-        let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
-        assert_eq!(adopted.waiting(&inheriting, None), names(&["dead"]));
-        // The former connections of these members are worked off elsewhere.
-        inheriting.answer_former_life("other", &[], 1);
-        let (waiting, dead) = (adopted.waiting(&inheriting, Some("own")), adopted.members());
-        assert_eq!(waiting, names(&["dead", "other", "own"]));
-        adopted.all[0].note_covered(partitions(&[1, 2]));
-        assert_eq!(adopted.all[0].excused(&waiting, &dead), waiting);
-        let later = Instant::now() + Duration::from_secs(10);
-        assert_eq!(inheriting.members_that_ask(later), names(&[]), "it has its brokers, or is gone");
-    }
-
-    #[test]
-    fn a_connection_waits_for_members_that_nothing_else_serves() {
+    fn a_connection_waits_for_all_homes_but_the_dead_one() {
         let mut adopted = worked_off(7, partitions(&[1])).all.remove(0);
-        let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
-        let (waiting, dead) = (names(&["dead", "other", "third"]), names(&["dead", "third"]));
-        adopted.waits_for = names(&["third"]);
-        // The brokers of the home of the second partition know its filters, and it answers so.
-        adopted.for_held.set_homes(&[("home".to_owned(), partitions(&[2]))].into());
+        let none = Partitions::NONE;
+        adopted
+            .for_held
+            .set_homes(&[("home".to_owned(), partitions(&[2])), ("dead".to_owned(), partitions(&[3]))].into());
+        assert!(!adopted.others_know((partitions(&[2, 3]), none)));
         adopted.for_held.put(&[], ENDS_PIECE);
         drop(adopted.for_held.due(Instant::now(), (INHERITED, [1, 7], "dead", "x")));
         adopted.for_held.take_answer(Instant::now(), "home", Some(PartAnswer::BrokersKnow));
-        adopted.note_covered(Partitions::NONE);
-        assert_eq!(adopted.excused(&waiting, &dead), names(&["dead"]), "another member may get the first one");
-        // It dies, and another member, which waits, has its partition: its connections bring the messages.
-        adopted.for_held.set_homes(&[("other".to_owned(), partitions(&[1, 2]))].into());
-        adopted.note_covered(partitions(&[1]));
-        assert_eq!(adopted.excused(&waiting, &dead), waiting);
+        assert!(adopted.others_know((partitions(&[2, 3]), none)), "the dead one connects when this is over");
+        assert!(!adopted.others_know((partitions(&[2, 4]), none)), "a partition has no home");
     }
 
     #[test]

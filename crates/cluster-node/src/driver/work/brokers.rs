@@ -9,6 +9,7 @@ use tidegate_node::{NodeName, OrchestratorMoves};
 
 use super::Worker;
 use super::asking::Awaited;
+use crate::driver::event::Event;
 
 /// Pause before the others are asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -99,6 +100,10 @@ impl Worker {
         };
         self.brokers.is_over = held.is_empty();
         OrchestratorMoves::of(&self.node).release_brokers(held);
+        if self.brokers.is_over {
+            self.shared.note_brokers_released();
+            let _ = self.events.send(Event::Woken);
+        }
     }
 
     /// The brokers whose connections of this member's last life are worked off, here or at another member; `None` while

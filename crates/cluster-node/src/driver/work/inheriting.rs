@@ -19,10 +19,6 @@ use crate::driver::sets::both;
 /// topics.
 pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a member counts as one that waits for its brokers after it has asked about its former connections: longer than
-/// the pause between two questions, also on a slow link.
-const ASKING_LIMIT: Duration = Duration::from_secs(2);
-
 /// A transfer of partitions that moved here: its number, its partitions, and the messages behind its pieces.
 pub(in crate::driver) type MovedHere = (u64, Partitions, Behind);
 
@@ -39,8 +35,6 @@ struct InheritingState {
     resumed: u64,
     /// The brokers whose connections are worked off here, by the dead orchestrator.
     worked_off: BTreeMap<String, BTreeSet<String>>,
-    /// When members that have started asked last about their former connections.
-    asked: BTreeMap<String, Instant>,
     /// Whether stores of dead orchestrators are being fetched: each may have connections of any member.
     is_restoring: bool,
     /// The members of the last table.
@@ -148,18 +142,10 @@ impl Inheriting {
     /// while that is not known. `epoch` is that of the table in force here; the question has one that has to be in force.
     pub(in crate::driver) fn answer_former_life(&self, from: &str, question: &[u8], epoch: u64) -> Vec<u8> {
         let there = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
-        let mut state = self.state();
-        state.asked.retain(|_, at| at.elapsed() < ASKING_LIMIT);
-        state.asked.insert(from.to_owned(), Instant::now());
+        let state = self.state();
         let is_known = there.is_some_and(|there| there <= epoch) && !state.is_restoring;
         let answer = is_known.then(|| state.worked_off.get(from).cloned().unwrap_or_default());
         serde_json::to_vec(&answer).unwrap_or_default()
-    }
-
-    /// The members whose own brokers wait for the end of their former connections, here or elsewhere: they ask all the time.
-    pub(super) fn members_that_ask(&self, now: Instant) -> BTreeSet<String> {
-        let is_late = |at: Instant| now.saturating_duration_since(at) >= ASKING_LIMIT;
-        self.state().asked.iter().filter(|(_, at)| !is_late(**at)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether anything is still to be passed on.

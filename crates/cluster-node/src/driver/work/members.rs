@@ -48,30 +48,18 @@ impl Members {
 
     /// The members that get the messages which a connection of the dead orchestrator `of` brings for these partitions. The
     /// brokers of one that is back know no filters before this connection has ended. Where it has some of these partitions,
-    /// the brokers of another member still bring their messages, so all members say whether their brokers know the filters.
+    /// the brokers of another member still bring their messages, so all members with partitions say whether their brokers
+    /// know the filters. A member without partitions has none, and may wait for this connection.
     pub(super) fn receivers(&self, of: &str, partitions: Partitions) -> BTreeMap<String, Partitions> {
         let mut receivers = self.homes_of(partitions);
         let has_some =
             if of == self.name { !both(self.served, partitions).is_empty() } else { receivers.contains_key(of) };
-        for other in self.others().into_iter().filter(|_| has_some) {
+        let homes = self.homes.iter().flatten().map(|home| home.as_str().to_owned());
+        let homes: BTreeSet<String> = homes.filter(|home| has_some && self.lives.contains_key(home)).collect();
+        for other in homes {
             receivers.entry(other).or_default();
         }
         receivers
-    }
-
-    /// The members in `waiting`, but for `of`, that have some of these partitions; those in `coming` are about to be served
-    /// here.
-    pub(super) fn among(
-        &self,
-        waiting: &BTreeSet<String>,
-        of: &str,
-        coming: Partitions,
-        partitions: Partitions,
-    ) -> BTreeSet<String> {
-        let has_own = !coming.with(both(self.served, partitions)).is_empty();
-        let own = has_own.then(|| self.name.clone());
-        let homes = self.homes_of(partitions).into_keys().chain(own);
-        homes.filter(|home| home != of && waiting.contains(home)).collect()
     }
 
     /// The names of the other members.
@@ -85,12 +73,12 @@ mod tests {
     use super::super::piece_steps::tests::partitions;
     use super::*;
 
-    /// The member `a` of a cluster of three, which serves the first partition; `b` has the second, `c` the third.
+    /// The member `a` of a cluster of four, which serves the first partition; `b` has the second, `c` the third, `e` none.
     fn members() -> Members {
         let name = |name: &str| NodeName::new(name).ok();
         Members {
             served: partitions(&[0]),
-            lives: ["a", "b", "c"].map(|name| (name.to_owned(), 1)).into(),
+            lives: ["a", "b", "c", "e"].map(|name| (name.to_owned(), 1)).into(),
             homes: vec![None, name("b"), name("c")],
             ..Members::new("a".to_owned())
         }
@@ -103,19 +91,6 @@ mod tests {
         let of_b = [("b".to_owned(), partitions(&[1])), ("c".to_owned(), Partitions::NONE)];
         assert_eq!(receivers("b", &[0, 1]), of_b.into(), "the brokers of c may bring messages for b");
         assert_eq!(receivers("b", &[0, 2]), [("c".to_owned(), partitions(&[2]))].into(), "b has none of them");
-    }
-
-    #[test]
-    fn members_that_are_back_count_where_they_have_partitions() {
-        let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
-        let waiting = names(&["a", "b", "d"]);
-        let among = |of: &str, coming: &[u16], wanted: &[u16]| {
-            members().among(&waiting, of, partitions(coming), partitions(wanted))
-        };
-        assert_eq!(among("d", &[], &[1, 2]), names(&["b"]), "c does not wait");
-        assert_eq!(among("d", &[], &[0, 2]), names(&["a"]));
-        assert_eq!(among("d", &[5], &[2]), names(&["a"]), "its partitions come");
-        assert_eq!(among("b", &[], &[1]), names(&[]), "it is its own connection");
     }
 
     #[test]

@@ -258,12 +258,6 @@ impl Outbox {
         partitions.without(self.covered).is_empty() && self.receivers.iter().all(know)
     }
 
-    /// The partitions whose homes have brokers that know the filters.
-    pub(super) fn known(&self) -> Partitions {
-        let knowing = self.receivers.values().filter(|receiver| receiver.brokers_know);
-        knowing.fold(Partitions::NONE, |all, receiver| all.with(receiver.partitions))
-    }
-
     /// The messages of the piece at hand.
     pub(super) fn messages(&self) -> Vec<u8> {
         self.piece.as_ref().map(|piece| piece.parts.concat()).unwrap_or_default()

@@ -22,9 +22,6 @@ pub(super) struct Line {
     held: Vec<usize>,
     /// Readers that the member has taken over with the connection.
     here: Vec<usize>,
-    /// Members that were back when this connection was taken over, had some of these readers, and were waiting for the end of
-    /// their own former connections: until their brokers know the filters, no other connection brings the messages.
-    waits_for: Vec<usize>,
     /// The broker is not in the fleet of the member yet.
     is_missing: bool,
     settling: Option<Settling>,
@@ -66,24 +63,54 @@ fn remains_of(world: &World, partitions: Partitions) -> Remains {
 impl Run {
     /// A member dies, if the others can go on.
     pub(super) fn die(&mut self, dead: usize) {
-        let heirs: Vec<usize> = self.living().into_iter().filter(|member| *member != dead).collect();
-        let fewest = if self.members.len() == 2 { 1 } else { 2 };
-        if heirs.len() < fewest || self.has_lines(dead) {
+        let others: Vec<usize> = self.living().into_iter().filter(|member| *member != dead).collect();
+        if self.has_lines(dead) {
             return;
         }
+        if others.is_empty() {
+            return self.die_last(dead);
+        }
+        if others.len() == 1 && self.members.len() > 2 {
+            return;
+        }
+        self.fall(dead);
+        self.tell_rosters();
+        for other in others {
+            self.set_clock(other, dead);
+            let steps = self.random.below(30);
+            self.members[other].world.run_some(steps);
+            self.spread();
+        }
+        let heirs = self.takers();
+        self.bequeath(dead, &heirs);
+    }
+
+    /// One of two members dies before the other one is back, which takes over everything then.
+    fn die_last(&mut self, dead: usize) {
+        let first = 1 - dead;
+        self.take_all_late(first);
+        self.fall(dead);
+        self.members[first].world.note("comes back alone".to_owned());
+        self.set_clock(first, dead);
+        self.begin_again(first);
+        self.bequeath(dead, &[first]);
+        self.tell_homes();
+        self.reach_brokers();
+        self.run(first);
+    }
+
+    /// The process of a member ends for good.
+    fn fall(&mut self, dead: usize) {
         self.members[dead].world.note("dies".to_owned());
         self.crash(dead);
         self.lose_links_of(dead);
         self.part_guests();
         self.members[dead].is_dead = true;
-        self.tell_rosters();
         self.open.retain(|(home, _), _| *home != dead);
-        for heir in heirs.iter().copied() {
-            self.set_clock(heir, dead);
-            let steps = self.random.below(30);
-            self.members[heir].world.run_some(steps);
-            self.spread();
-        }
+    }
+
+    /// These members take over the partitions of a dead one, and its connections.
+    fn bequeath(&mut self, dead: usize, heirs: &[usize]) {
         let held: Vec<usize> = (0..self.readers.len()).filter(|reader| self.readers[*reader].home == dead).collect();
         let left = self.streams.extract_if(.., |it| it.from == dead).map(|it| it.reader);
         let left: Vec<usize> = left.filter(|reader| !held.contains(reader)).collect();
@@ -92,8 +119,8 @@ impl Run {
         // The new home of some dies before it has them: they wait for another one.
         let dies_too = random.percent(30);
         let early = held.iter().filter(|_| !(dies_too && random.percent(50))).copied().collect::<Vec<_>>();
-        let shares: Vec<(usize, usize)> = early.iter().map(|reader| (random.pick(&heirs), *reader)).collect();
-        let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(&heirs), it)).collect();
+        let shares: Vec<(usize, usize)> = early.iter().map(|reader| (random.pick(heirs), *reader)).collect();
+        let mut publishers: Vec<_> = publishers.into_iter().map(|it| (random.pick(heirs), it)).collect();
         let mut broker_links = Vec::new();
         let its = |heir: usize| shares.iter().filter(move |(of, _)| *of == heir).map(|(_, reader)| *reader);
         // An heir serves its partitions at once, or after the others have taken theirs.
@@ -114,7 +141,7 @@ impl Run {
             self.serve_publishers(heir, own);
         }
         for image in broker_links {
-            let heir = self.random.pick(&heirs);
+            let heir = self.random.pick(heirs);
             let transfer = self.transfers + 1 + heir as u64;
             if image.broker.contains('@') {
                 self.take_over_again(dead, heir, transfer, image);
@@ -127,12 +154,19 @@ impl Run {
         self.transfers += MEMBERS as u64;
     }
 
+    /// All sessions of a dead member are taken over that no other one has.
+    pub(super) fn take_all_late(&mut self, dead: usize) {
+        while self.readers.iter().any(|reader| reader.home == dead) {
+            self.take_late();
+        }
+    }
+
     /// A member takes over a session whose last new home has died before it had it.
     pub(super) fn take_late(&mut self) {
         let late = (0..self.readers.len()).find(|reader| self.members[self.readers[*reader].home].is_dead);
         let Some(reader) = late else { return };
-        let (dead, living) = (self.readers[reader].home, self.living());
-        let heir = self.random.pick(&living);
+        let (dead, takers) = (self.readers[reader].home, self.takers());
+        let heir = self.random.pick(&takers);
         let transfer = self.transfers + 1 + heir as u64;
         self.members[heir].world.note("takes over late".to_owned());
         self.set_clock(heir, dead);
@@ -200,10 +234,8 @@ impl Run {
         image.forwards = !left.is_empty();
         let here = held.iter().copied().filter(|reader| self.readers[*reader].home == heir).collect();
         let (held, left, is_missing) = (held.to_vec(), left.to_vec(), self.random.percent(25));
-        let homes = held.iter().chain(&left).map(|reader| self.readers[*reader].home);
-        let waits_for = homes.filter(|home| self.has_lines(*home)).collect();
         let (of, at, settling, piece) = (dead, heir, None, None);
-        let line = Line { name, broker, of, at, transfer, left, held, here, waits_for, is_missing, settling, piece };
+        let line = Line { name, broker, of, at, transfer, left, held, here, is_missing, settling, piece };
         self.adopt(&line, line.transfer, &image);
         self.lines.push(line);
     }
@@ -389,10 +421,12 @@ impl Run {
         is_last && self.all_brokers_know(line)
     }
 
-    /// True if the brokers know the filters of all members. The filters of a returned member wait for the end of its own
-    /// former connections. Until then the old homes forward messages to sessions at that member.
+    /// True if the brokers know the filters of all members that have partitions, but for the dead one, which is back and
+    /// connects when this connection has ended.
     fn all_brokers_know(&self, line: &Line) -> bool {
-        let waits = |member: usize| member == line.of || self.has_lines(member) && !line.waits_for.contains(&member);
-        self.living().iter().all(|member| waits(*member) || self.members[*member].brokers_know())
+        let mut homes = self.homes();
+        homes.extend(self.readers.iter().map(|reader| reader.home));
+        let mut living = self.living().into_iter().filter(|member| *member != line.of && homes.contains(member));
+        living.all(|member| self.members[member].brokers_know())
     }
 }

@@ -39,8 +39,8 @@ impl Run {
 
     /// The member that the table names for each partition. It may be dead, where no other one has taken over.
     pub(super) fn homes(&self) -> Vec<usize> {
-        let living = self.living();
-        let mut homes: Vec<usize> = (0..usize::from(PARTITIONS)).map(|at| living[at % living.len()]).collect();
+        let takers = self.takers();
+        let mut homes: Vec<usize> = (0..usize::from(PARTITIONS)).map(|at| takers[at % takers.len()]).collect();
         let readers = self.readers.iter().map(|it| (it.name.as_str(), it.home));
         let publishers = self.members.iter().enumerate();
         let publishers = publishers.flat_map(|(home, it)| it.publishers.iter().map(move |it| (it.name.as_str(), home)));

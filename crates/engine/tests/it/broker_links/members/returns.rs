@@ -1,8 +1,10 @@
 //! A dead member comes back as a next life, while others still work off the connections of its last one.
 
+use std::cmp::Reverse;
+
 use tidegate_engine::{Continued, Partitions};
 
-use super::{BROKERS, Run, partitions_of};
+use super::{BROKERS, Run};
 use crate::harness::*;
 
 impl Run {
@@ -11,8 +13,21 @@ impl Run {
         self.lines.iter().any(|line| line.is_of(member))
     }
 
-    /// Sometimes a dead member comes back whose connections are not worked off; one of two members at any time. It has the
-    /// sessions that no other member has taken over.
+    /// The members that take partitions: all that do not wait for their brokers. If each waits, it is the one that has most.
+    pub(super) fn takers(&self) -> Vec<usize> {
+        let (waiting, free): (Vec<usize>, Vec<usize>) =
+            self.living().into_iter().partition(|member| self.has_lines(*member));
+        if !free.is_empty() {
+            return free;
+        }
+        let has = |member: usize| {
+            let readers = self.readers.iter().filter(|reader| reader.home == member).count();
+            readers + self.members[member].publishers.len()
+        };
+        waiting.into_iter().max_by_key(|member| (has(*member), Reverse(*member))).into_iter().collect()
+    }
+
+    /// Sometimes a dead member comes back whose connections are not worked off; one of two members at any time.
     pub(super) fn come_back_sometimes(&mut self) {
         let returns = |member: &usize| {
             let is_one_of_two = self.members.len() == 2;
@@ -26,35 +41,40 @@ impl Run {
         }
     }
 
-    /// It has only the partitions that no other member has, and reaches its brokers when the connections of its last life are
-    /// worked off.
+    /// It has no partitions, and reaches its brokers when the connections of its last life are worked off.
     fn come_back(&mut self, member: usize) {
-        let world = self.members[member].world.clone();
-        world.note("comes back".to_owned());
+        self.take_all_late(member);
+        self.members[member].world.note("comes back".to_owned());
         self.part_guests();
         self.set_clock(member, self.living()[0]);
-        world.crash(Crash::now(1));
-        self.members[member].is_dead = false;
-        self.tell_rosters();
-        let kept = self.readers.iter().filter(|reader| reader.home == member);
-        let kept = kept.map(|reader| partitions_of(&reader.name)).fold(Partitions::NONE, Partitions::with);
-        world.engine(0, |engine, now| {
-            engine.moves().forget_partitions(now, Partitions::ALL.without(kept));
-            engine.fleet().continue_adopted(now, Continued::None);
-        });
-        self.mend_links();
+        self.begin_again(member);
         self.tell_homes();
         self.reach_brokers();
         self.run(member);
     }
 
+    /// The next life of a dead member begins, without partitions.
+    pub(super) fn begin_again(&mut self, member: usize) {
+        let world = self.members[member].world.clone();
+        world.crash(Crash::now(1));
+        self.members[member].is_dead = false;
+        self.tell_rosters();
+        world.engine(0, |engine, now| {
+            engine.moves().forget_partitions(now, Partitions::ALL);
+            engine.fleet().continue_adopted(now, Continued::None);
+        });
+        self.mend_links();
+    }
+
     /// The members whose connections are worked off reach their brokers.
     pub(super) fn reach_brokers(&mut self) {
+        let mut has_some = false;
         for member in self.living() {
             let world = self.members[member].world.clone();
             let has_brokers = self.connections.iter().any(|(_, it)| it.is_of(&world) && BROKERS.contains(&it.name()));
             if !has_brokers && !self.has_lines(member) {
                 world.note("may connect to its brokers".to_owned());
+                has_some = true;
                 for (number, name) in BROKERS.into_iter().enumerate() {
                     // The broker may have kept the session.
                     let former = format!("{name}@m{member}");
@@ -64,6 +84,11 @@ impl Run {
                     }
                 }
             }
+        }
+        if has_some {
+            // They take partitions now.
+            self.part_guests();
+            self.tell_homes();
         }
     }
 }

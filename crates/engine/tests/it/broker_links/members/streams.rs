@@ -26,7 +26,9 @@ impl Run {
     pub(super) fn begin_move(&mut self) {
         let reader = self.random.below(READERS);
         let (from, partitions) = (self.readers[reader].home, self.partitions(reader));
-        let others: Vec<usize> = self.living().into_iter().filter(|member| *member != from).collect();
+        // Where all wait for their brokers, nothing moves.
+        let takers = self.takers().into_iter().filter(|member| *member != from && !self.has_lines(*member));
+        let others: Vec<usize> = takers.collect();
         // It may have returned, and not have got its messages.
         let is_back = self.streams.iter().any(|it| it.from == from && it.reader == reader);
         if self.members[from].is_dead || others.is_empty() || is_back {
