@@ -99,7 +99,7 @@ pub fn answer_others(
     let counts = status.tenancy().map(|tenancy| Arc::clone(tenancy.counts()));
     let announcer = counts.as_ref().map(|counts| Announcer::start(counts, node.clone())).transpose();
     let announcer = announcer.map_err(MembersThreadError)?;
-    let user_announcer = UserAnnouncer::start(node.clone()).map_err(MembersThreadError)?;
+    let user_announcer = UserAnnouncer::start(&node).map_err(MembersThreadError)?;
     let listen = move || {
         for event in events {
             let Some(event) = take_announcement(counts.as_deref(), &node, event) else { continue };

@@ -28,7 +28,7 @@ impl UserAnnouncer {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start(node: NodeHandle) -> io::Result<Self> {
+    pub(super) fn start(node: &NodeHandle) -> io::Result<Self> {
         let is_kept = Arc::new(AtomicBool::new(true));
         let keeps_on = Arc::clone(&is_kept);
         let announced = node.clone();

@@ -206,12 +206,11 @@ impl Acknowledging<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let id = match short_ack(frame, 0x70) {
-            Some(id) => id,
-            None => {
-                let decode = if self.is_of_broker(key) { PubComp::decode_of_server } else { PubComp::decode };
-                decode(version, frame.first_byte, frame.body)?.packet_id
-            }
+        let id = if let Some(id) = short_ack(frame, 0x70) {
+            id
+        } else {
+            let decode = if self.is_of_broker(key) { PubComp::decode_of_server } else { PubComp::decode };
+            decode(version, frame.first_byte, frame.body)?.packet_id
         };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);

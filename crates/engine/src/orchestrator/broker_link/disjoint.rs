@@ -107,7 +107,7 @@ fn overlapping(filters: &BTreeMap<Box<str>, u64>, filter: &str) -> Vec<Box<str>>
         begun.push_str(level);
         begun.push('/');
     }
-    look(&filter[..], true);
+    look(filter, true);
     begun.push('#');
     look(&begun, true);
     found
