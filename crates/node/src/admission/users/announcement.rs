@@ -33,7 +33,7 @@ impl UserCounts {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [USERS_ANNOUNCEMENT, VERSION, is_first, counts @ ..] = bytes else { return None };
         let (counts, []) = counts.as_chunks::<COUNT_BYTES>() else { return None };
-        let counts = counts.iter().map(|bytes| read_count(bytes)).collect::<Option<_>>()?;
+        let counts = counts.iter().map(read_count).collect::<Option<_>>()?;
         Some(Self { is_first: *is_first != 0, counts })
     }
 }
