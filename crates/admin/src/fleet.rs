@@ -160,6 +160,10 @@ pub struct FleetStatus {
     /// not say it.
     #[serde(default)]
     pub dropped_fleet_full: Option<u64>,
+    /// Messages that were accepted so far and then dropped, since no broker takes them: too long, denied, or such that the broker
+    /// closes the connection; `None` from a release that does not say it.
+    #[serde(default)]
+    pub dropped_given_up: Option<u64>,
     /// The brokers.
     pub brokers: Vec<BrokerStatus>,
 }

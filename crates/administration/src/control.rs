@@ -4,6 +4,7 @@ mod bans;
 mod fleet;
 mod members;
 mod quotas;
+mod users;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -36,7 +36,8 @@ pub trait ClusterPart: Part {
 
 /// The first byte of a question that brings messages for partitions that have moved. Other questions
 /// begin with another byte of this file, [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION), 4, or
-/// [`QUOTAS_ANNOUNCEMENT`](tidegate_node::QUOTAS_ANNOUNCEMENT), 6, or are JSON texts, which begin with none of these.
+/// [`QUOTAS_ANNOUNCEMENT`](tidegate_node::QUOTAS_ANNOUNCEMENT), 6, [`USERS_ANNOUNCEMENT`](tidegate_node::USERS_ANNOUNCEMENT),
+/// 9, or are JSON texts, which begin with none of these.
 pub const PIECE: u8 = 1;
 
 /// The same for messages that the connection of a dead orchestrator to a broker has brought.

@@ -214,7 +214,7 @@ impl Client {
                 Err(error) => return Err(error.into()),
             }
         } else {
-            self.handle_packet(now, &Packet::decode(version, &frame)?)?;
+            self.handle_packet(now, &Packet::decode_of_server(version, &frame)?)?;
         }
         Ok(Some(frame.total_len))
     }

@@ -7,7 +7,7 @@ use tidegate_mqtt::{Packet, PacketId, ReasonCode, Version, split_frame};
 /// The most important fields of the packet in `bytes`; empty when it cannot be decoded.
 pub(crate) fn describe_bytes(version: Version, bytes: &[u8]) -> Option<(Packet<'_>, String)> {
     let frame = split_frame(bytes, u32::MAX).ok()??;
-    let packet = Packet::decode(version, &frame).ok()?;
+    let packet = Packet::decode_of_server(version, &frame).ok()?;
     let detail = describe(&packet);
     Some((packet, detail))
 }

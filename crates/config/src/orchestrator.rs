@@ -20,6 +20,7 @@ use crate::credentials::without_credentials;
 use crate::list::Networks;
 use crate::sections::Listener;
 use crate::sections::orchestrator::{BrokerLinkProtocol, Orchestrator};
+use tidegate_units::size::MIB;
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";
@@ -131,6 +132,11 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
 }
 
+/// A limit of packets; MQTT has no packet beyond the highest one.
+fn packet_limit(bytes: u64) -> u32 {
+    if bytes >= 256 * MIB { u32::MAX } else { u32::try_from(bytes).unwrap_or(u32::MAX) }
+}
+
 impl Orchestrator {
     /// The brokers that the configuration names.
     ///
@@ -154,6 +160,8 @@ impl Orchestrator {
             max_owed_messages: self.max_owed_messages.into(),
             max_owed_bytes: self.max_owed_bytes.0,
             session_expiry_seconds: u32::try_from(self.session_expiry.as_secs()).unwrap_or(u32::MAX),
+            merge_filters: self.merge_filters,
+            unannounced_packet_limit: packet_limit(self.unannounced_packet_limit.0),
             ..BrokerLinkSettings::default()
         })
     }

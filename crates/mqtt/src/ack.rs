@@ -6,6 +6,15 @@ use crate::reader::{Reader, check_flags};
 use crate::writer;
 use crate::{DecodeError, EncodeError, PacketId, PacketType, ReasonCode, Version};
 
+/// The Reason Codes that an acknowledgement may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codes {
+    /// The codes of its type.
+    OfPacket,
+    /// All numbers.
+    Any,
+}
+
 /// The content of an acknowledgement of any of the four types.
 #[derive(Clone, Copy)]
 pub(crate) struct Ack<'a> {
@@ -20,6 +29,7 @@ impl<'a> Ack<'a> {
         version: Version,
         first_byte: u8,
         body: &'a [u8],
+        codes: Codes,
     ) -> Result<Self, DecodeError> {
         check_flags(packet, version, first_byte)?;
         let mut reader = Reader::new(body);
@@ -29,7 +39,10 @@ impl<'a> Ack<'a> {
             explanation: Explanation::default(),
         };
         if version.is_v5() && !reader.is_empty() {
-            ack.reason_code = reader.reason_code(packet)?;
+            ack.reason_code = match codes {
+                Codes::OfPacket => reader.reason_code(packet)?,
+                Codes::Any => reader.any_reason_code()?,
+            };
             if !reader.is_empty() {
                 ack.explanation = Explanation::decode(reader.property_block()?, packet)?;
             }
@@ -128,8 +141,32 @@ macro_rules! ack_packet {
                 first_byte: u8,
                 body: &'a [u8],
             ) -> Result<Self, $crate::DecodeError> {
+                Self::decode_with(version, first_byte, body, $crate::ack::Codes::OfPacket)
+            }
+
+            /// As `decode`, for packets of a server: it takes any Reason Code. One below 0x80 is a success, whatever its
+            /// number (section 2.4); an unknown one above is an unspecified error. Servers in use send codes of other
+            /// packets, and the connection would end over them again and again.
+            ///
+            /// # Errors
+            ///
+            /// As `decode`, but for the Reason Code.
+            pub fn decode_of_server(
+                version: $crate::Version,
+                first_byte: u8,
+                body: &'a [u8],
+            ) -> Result<Self, $crate::DecodeError> {
+                Self::decode_with(version, first_byte, body, $crate::ack::Codes::Any)
+            }
+
+            fn decode_with(
+                version: $crate::Version,
+                first_byte: u8,
+                body: &'a [u8],
+                codes: $crate::ack::Codes,
+            ) -> Result<Self, $crate::DecodeError> {
                 let packet = $crate::PacketType::$name;
-                let ack = $crate::ack::Ack::decode(packet, version, first_byte, body)?;
+                let ack = $crate::ack::Ack::decode(packet, version, first_byte, body, codes)?;
                 Ok(Self {
                     packet_id: ack.packet_id,
                     reason_code: ack.reason_code,

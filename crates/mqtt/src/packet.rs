@@ -67,6 +67,22 @@ impl<'a> Packet<'a> {
         })
     }
 
+    /// Decodes a frame of a server, whose acknowledgements may have any Reason Code: see [`PubAck::decode_of_server`].
+    ///
+    /// # Errors
+    ///
+    /// When the packet is malformed or a protocol error.
+    pub fn decode_of_server(version: Version, frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let (first_byte, body) = (frame.first_byte, frame.body);
+        Ok(match frame.packet_type() {
+            PacketType::PubAck => Self::PubAck(PubAck::decode_of_server(version, first_byte, body)?),
+            PacketType::PubRec => Self::PubRec(PubRec::decode_of_server(version, first_byte, body)?),
+            PacketType::PubRel => Self::PubRel(PubRel::decode_of_server(version, first_byte, body)?),
+            PacketType::PubComp => Self::PubComp(PubComp::decode_of_server(version, first_byte, body)?),
+            _ => return Self::decode(version, frame),
+        })
+    }
+
     /// Appends the packet. A CONNECT packet is encoded in its own version.
     ///
     /// # Errors

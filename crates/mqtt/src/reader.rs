@@ -104,6 +104,13 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::InvalidReasonCode { packet, code })
     }
 
+    /// A Reason Code of any packet. An unknown one keeps only its meaning: below 0x80 success, else an error.
+    pub(crate) fn any_reason_code(&mut self) -> Result<ReasonCode, DecodeError> {
+        let code = self.u8("reason code")?;
+        let unknown = if code < 0x80 { ReasonCode::Success } else { ReasonCode::UnspecifiedError };
+        Ok(ReasonCode::from_byte(code).unwrap_or(unknown))
+    }
+
     /// A block of properties: its length and as many bytes.
     #[expect(clippy::inline_always, reason = "a separate call costs each message 15 instructions")]
     #[inline(always)]

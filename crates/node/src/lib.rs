@@ -73,6 +73,7 @@ pub use admission::stored_bans::is_stored_ban;
 pub use admission::{
     Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget,
     MAX_BAN_TEXT, MAX_THRESHOLD, Network, NetworkError, OwnAddress, OwnSocket, Rate, RecordError, Source, Threshold,
+    USERS_ANNOUNCEMENT, UserExchange,
 };
 pub use broker_link::{
     BrokerLinkTls, BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, NoBrokerWord, Question,

@@ -64,6 +64,7 @@ impl FleetControl for Fleet<'_> {
             dropped_fleet_full: Some(
                 NO_BROKER_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum(),
             ),
+            dropped_given_up: Some(report.counters.given_up),
             brokers,
         })
     }

@@ -17,6 +17,7 @@ use crate::part::{AHEAD, FORMER_LIFE, HISTORY_QUESTION, INHERITED, PIECE, SERVED
 use crate::status::BrokerStatus;
 
 use super::quotas::{Announcer, take_announcement};
+use super::users::{self, UserAnnouncer};
 
 /// Requests that give a node the bans of this one, with requests that it was too busy for: a minute of pauses.
 const MAX_BAN_ATTEMPTS: u32 = 240;
@@ -98,9 +99,11 @@ pub fn answer_others(
     let counts = status.tenancy().map(|tenancy| Arc::clone(tenancy.counts()));
     let announcer = counts.as_ref().map(|counts| Announcer::start(counts, node.clone())).transpose();
     let announcer = announcer.map_err(MembersThreadError)?;
+    let user_announcer = UserAnnouncer::start(&node).map_err(MembersThreadError)?;
     let listen = move || {
         for event in events {
             let Some(event) = take_announcement(counts.as_deref(), &node, event) else { continue };
+            let Some(event) = users::take_announcement(&node, event) else { continue };
             let (status, operations, node) = (Arc::clone(&status), Arc::clone(&operations), node.clone());
             // Each on its own thread: an answer may take its time, and links bound how many are asked for.
             let begun = Builder::new().name("members".to_owned()).spawn(move || match event {
@@ -115,7 +118,7 @@ pub fn answer_others(
                 tracing::warn!(%error, "cannot start a thread to answer another node");
             }
         }
-        drop(announcer);
+        drop((announcer, user_announcer));
     };
     let thread = Builder::new().name("members".to_owned()).spawn(listen);
     thread.map(drop).map_err(MembersThreadError)

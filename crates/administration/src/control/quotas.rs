@@ -79,7 +79,7 @@ fn run(counts: &Weak<TenantCounts>, node: &NodeHandle, is_kept: &AtomicBool) {
 }
 
 /// The other members of the cluster, or `None` while the links do not say.
-fn members(node: &NodeHandle) -> Option<Vec<NodeName>> {
+pub(super) fn members(node: &NodeHandle) -> Option<Vec<NodeName>> {
     let cluster = node.cluster();
     cluster.name.map(|_| cluster.peers.into_iter().map(|peer| peer.name).collect())
 }

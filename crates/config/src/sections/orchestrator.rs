@@ -7,7 +7,7 @@ use tidegate_engine::RoutingPolicy;
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
-use tidegate_units::size::{Bytes, MIB, TIB};
+use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 
 use super::{DAY, SECOND};
 
@@ -89,6 +89,13 @@ section! {
         max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));
         /// The same in bytes.
         max_owed_bytes: Bytes = Bytes(256 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// The longest packet for a broker that announces no limit, as none of MQTT 3.1.1 does. Longer messages go to another
+        /// broker, or are refused before they are acknowledged. The default is the longest packet of MQTT.
+        unannounced_packet_limit: Bytes = Bytes(256 * MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
+        /// Asks brokers of MQTT 3.1.1 for filters without overlap: each topic matches one at most. For brokers that send a
+        /// copy for each filter, as NATS. Filters that overlap are replaced by a common one, which may bring messages that no client wants.
+        /// Not with `identity = "client"`.
+        merge_filters: bool = false, in Kind::Boolean;
         /// Time that brokers keep the orchestrator's session while it is away.
         session_expiry: Duration = Duration::from_secs(3600), in Kind::Seconds(Range::of(SECOND, 30 * DAY));
     }

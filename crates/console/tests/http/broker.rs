@@ -295,6 +295,7 @@ impl FleetControl for &Broker {
             messages_out: 20,
             dropped: Some(3),
             dropped_fleet_full: Some(4),
+            dropped_given_up: Some(5),
             brokers,
         })
     }

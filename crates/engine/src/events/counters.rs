@@ -30,6 +30,8 @@ summed! {
         pub payload_bytes_out: u64,
         /// Messages that were not delivered, by reason.
         pub dropped: [u64; REASONS],
+        /// Messages of clients that were accepted and then dropped, since no broker of the fleet takes them.
+        pub given_up: u64,
         /// Connections that ended, by reason.
         pub disconnects: [u64; REASONS],
         /// CONNECT packets that were accepted.

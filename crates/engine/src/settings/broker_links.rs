@@ -59,6 +59,10 @@ pub struct BrokerLinkSettings {
     pub max_packet_size: u32,
     /// Seconds that a broker is asked to keep the orchestrator's session while it is away.
     pub session_expiry_seconds: u32,
+    /// Whether brokers of MQTT 3.1.1 are asked for filters without overlap: some send a copy of a message for each filter.
+    pub merge_filters: bool,
+    /// The longest packet for a broker that announces no limit, bytes. No broker of MQTT 3.1.1 announces one.
+    pub unannounced_packet_limit: u32,
 }
 
 impl BrokerLinkSettings {
@@ -107,6 +111,8 @@ impl Default for BrokerLinkSettings {
             max_owed_bytes: 256 * 1024 * 1024,
             max_packet_size: 268_435_460,
             session_expiry_seconds: 3_600,
+            merge_filters: false,
+            unannounced_packet_limit: u32::MAX,
         }
     }
 }

@@ -25,6 +25,13 @@ impl Reporting<'_> {
         self.tell_dropped(reason, to, message.topic(), None);
     }
 
+    /// The same for an accepted message that a broker of a fleet does not take, and no other one gets.
+    #[cold]
+    pub(crate) fn give_up(&mut self, reason: Reason, broker: SessionKey, message: &MessageRef) {
+        self.counters.given_up += 1;
+        self.discard_for(reason, broker, message);
+    }
+
     /// The same for a message that may not be kept yet.
     #[cold]
     pub(crate) fn discard_publication_for(

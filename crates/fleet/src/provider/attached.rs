@@ -129,6 +129,10 @@ impl Provider for WithAttached {
         all.extend(self.others.observe(look)?);
         Ok(all)
     }
+
+    fn has_ended(&mut self) -> bool {
+        self.others.has_ended()
+    }
 }
 
 #[cfg(test)]

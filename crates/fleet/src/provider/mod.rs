@@ -265,4 +265,10 @@ pub trait Provider: Send {
     /// # Errors
     /// As of [`list`](Self::list).
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError>;
+
+    /// Whether a resource that lived at the last look has ended since. It is asked several times a second: a provider that
+    /// would have to ask others says no, and its next look shows it.
+    fn has_ended(&mut self) -> bool {
+        false
+    }
 }

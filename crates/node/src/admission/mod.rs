@@ -41,6 +41,7 @@ pub use self::own::{OwnAddress, OwnSocket};
 pub use self::settings::AdmissionSettings;
 pub(crate) use self::source::unmapped;
 pub use self::source::{Network, NetworkError, Source};
+pub use self::users::{USERS_ANNOUNCEMENT, UserExchange};
 pub use self::window::{MAX_THRESHOLD, Threshold};
 
 /// Parts of a shared table. More than shards, so that two of them seldom want the same one.
@@ -164,6 +165,7 @@ impl Admission {
         self.note_bans(&bans);
         self.lag_mark_ms.store(settings.loop_lag_mark_ms, Ordering::Relaxed);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.users.wake();
     }
 
     /// Whether connections are counted by their address, which then has to be the client's real one.
@@ -261,8 +263,9 @@ impl Admission {
         if banned { Err(Reason::Banned) } else { Ok(()) }
     }
 
-    /// Counts a connection of a user, once the user is known. `takes_over` means that another connection of this user
-    /// ends for it, which is counted until then and causes no refusal. The slot is released with
+    /// Counts a connection of a user, once the user is known. The limit is that of all nodes of a cluster together, as far as they have
+    /// announced their counts. `takes_over` means that another connection of this user ends for it, or that another node has
+    /// counted this one: it is counted until then and causes no refusal. The slot is released with
     /// [`Admission::release_user`].
     ///
     /// # Errors

@@ -237,7 +237,7 @@ impl AdmissionCalls<'_> {
             AuthOutcome::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
             AuthOutcome::Accept(accepted) => {
                 let proved = accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
-                if let Err(reason) = self.check_user(key, proved).and_then(|()| self.count_user(key)) {
+                if let Err(reason) = self.check_user(key, proved).and_then(|()| self.count_user(key, false)) {
                     outcome = AuthOutcome::Refuse(reason);
                 }
             }
@@ -275,7 +275,8 @@ impl AdmissionCalls<'_> {
         }
     }
 
-    fn count_user(&mut self, key: ConnectionKey) -> Result<(), Reason> {
+    /// Counts a connection of its user. `was_counted` says that another node has counted it.
+    fn count_user(&mut self, key: ConnectionKey, was_counted: bool) -> Result<(), Reason> {
         if self.shard.shared.admission.settings().max_connections_per_user == 0 || self.shard.table.is_own(key) {
             return Ok(());
         }
@@ -284,7 +285,7 @@ impl AdmissionCalls<'_> {
         let client = (applicant.tenant, applicant.client_id.clone());
         // Both connections are on this shard, the home of their client.
         let old = self.shard.gate.newest.get(&client).and_then(|old| self.shard.gate.counted.get(old));
-        let takes_over = old.is_some_and(|old| old.user == applicant.user);
+        let takes_over = was_counted || old.is_some_and(|old| old.user == applicant.user);
         self.shard.shared.admission.claim_user(applicant.tenant, user, takes_over)?;
         self.shard.gate.counted.insert(key, applicant.clone());
         self.shard.gate.newest.insert(client, key);
@@ -306,7 +307,7 @@ impl AdmissionCalls<'_> {
         let client_id: Box<str> = image.client_id.clone();
         let applicant = Applicant { tenant: image.tenant, client_id, user: Some(user) };
         self.shard.gate.pending.insert(key, applicant);
-        let counted = self.count_user(key);
+        let counted = self.count_user(key, image.counted_user.is_some());
         // It is no new connection of its client.
         self.shard.gate.pending.remove(&key);
         counted

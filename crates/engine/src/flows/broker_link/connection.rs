@@ -41,7 +41,9 @@ impl BrokerLinking<'_> {
             return Err(Refused::new(Reason::BrokerLinkRefused, format!("the broker refuses the connection: {why}")));
         }
         let announced = ack.properties.receive_maximum;
-        let window = self.broker_links.brokers.config.settings().map_or(1, |settings| settings.window_of(announced));
+        let settings = self.broker_links.brokers.config.settings();
+        let window = settings.map_or(1, |settings| settings.window_of(announced));
+        let unannounced = settings.map_or(u32::MAX, |settings| settings.unannounced_packet_limit);
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&broker_link_key) else { return Ok(()) };
         match broker_link.note_accepted() {
             Acceptance::InDoubt => return Err(Refused::new(Reason::BrokerLinkLost, IN_DOUBT.to_owned())),
@@ -54,7 +56,7 @@ impl BrokerLinking<'_> {
         broker_link.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         broker_link.window = window;
         broker_link.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
-        let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
+        let max_packet = ack.properties.maximum_packet_size.map_or(unannounced, NonZeroU32::get);
         broker_link.limit.announced = max_packet;
         broker_link.stage = Stage::Open;
         broker_link.since = now.unix;

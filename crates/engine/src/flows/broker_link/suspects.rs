@@ -101,7 +101,7 @@ impl BrokerRefusals<'_> {
                 _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
                     self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
                 }
-                _ => self.0.state.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
+                _ => self.0.state.reports().give_up(Reason::RefusedByReceiver, session, &delivery.message),
             }
             self.0.broker_links.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
         }
@@ -165,12 +165,12 @@ impl BrokerRefusals<'_> {
                     "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
                 );
                 if !said.is_some_and(is_about_topic) {
-                    self.0.state.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.state.reports().give_up(Reason::ClosesConnections, session, &delivery.message);
                     self.0.broker_links.settlement.resends.forget(id);
                     let is_refused = self.0.broker_links.quarantine.note_denied(topic, now.monotonic);
                     self.refuse_topic(key, topic, is_refused);
                 } else if self.is_denied_by(now, key, &delivery.message) {
-                    self.0.state.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.state.reports().give_up(Reason::ClosesConnections, session, &delivery.message);
                 } else {
                     self.0.redeal_one(now, key, &delivery.message, ReassignTo::OtherBrokers);
                 }

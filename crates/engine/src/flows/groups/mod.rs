@@ -245,7 +245,10 @@ impl Dealing<'_> {
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
             // It was accepted before the limits were known.
-            None if too_large => self.state.reports().discard_publication(Reason::FleetPacketLimit, publication),
+            None if too_large => {
+                self.state.counters.given_up += 1;
+                self.state.reports().discard_publication(Reason::FleetPacketLimit, publication);
+            }
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.groups.keep_for_who_comes(now, self.state, self.links, key, publication),
         }

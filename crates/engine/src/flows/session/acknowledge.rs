@@ -44,9 +44,9 @@ impl Acknowledging<'_> {
         let (id, code) = if let Some(id) = short_ack(frame, 0x40) {
             (id, ReasonCode::Success)
         } else {
-            let ack = PubAck::decode(version, frame.first_byte, frame.body);
-            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
-            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
+            let decode = if self.is_of_broker(key) { PubAck::decode_of_server } else { PubAck::decode };
+            let ack = decode(version, frame.first_byte, frame.body)?;
+            (ack.packet_id, ack.reason_code)
         };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(0) };
         self.take_pub_ack(now.monotonic, session, id, code)?;
@@ -79,14 +79,10 @@ impl Acknowledging<'_> {
         Ok(())
     }
 
-    /// The packet identifier of an acknowledgement of a broker with the code 0x95. Mosquitto sends it, although the
-    /// standard has it for CONNACK and DISCONNECT only.
-    #[cold]
-    fn refused_as_too_large(&self, key: ConnectionKey, frame: &Frame<'_>) -> Option<(PacketId, ReasonCode)> {
-        self.broker_links.brokers.of_connection(key)?;
-        let [high, low, code, ..] = frame.body else { return None };
-        let id = PacketId::new(u16::from_be_bytes([*high, *low]))?;
-        (*code == ReasonCode::PacketTooLarge.byte()).then_some((id, ReasonCode::PacketTooLarge))
+    /// Whether a connection is one to a broker. Brokers send codes that the standard has for other packets: Mosquitto
+    /// PUBACK with 0x95, mochi PUBACK with 0x01.
+    fn is_of_broker(&self, key: ConnectionKey) -> bool {
+        self.broker_links.brokers.of_connection(key).is_some()
     }
 
     /// A receiver has answered a message. An answer of a broker of a fleet is decided behind the packet.
@@ -177,9 +173,9 @@ impl Acknowledging<'_> {
         let (id, code) = if let Some(id) = short_ack(frame, 0x50) {
             (id, ReasonCode::Success)
         } else {
-            let ack = PubRec::decode(version, frame.first_byte, frame.body);
-            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
-            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
+            let decode = if self.is_of_broker(key) { PubRec::decode_of_server } else { PubRec::decode };
+            let ack = decode(version, frame.first_byte, frame.body)?;
+            (ack.packet_id, ack.reason_code)
         };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         if code.is_error() {
@@ -210,9 +206,11 @@ impl Acknowledging<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let id = match short_ack(frame, 0x70) {
-            Some(id) => id,
-            None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
+        let id = if let Some(id) = short_ack(frame, 0x70) {
+            id
+        } else {
+            let decode = if self.is_of_broker(key) { PubComp::decode_of_server } else { PubComp::decode };
+            decode(version, frame.first_byte, frame.body)?.packet_id
         };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);

@@ -52,7 +52,7 @@ impl BrokerLinks {
         self.brokers.flawed.contains(&session.0) && {
             let broker_link = self.brokers.by_session.get(&session.0).and_then(|key| self.brokers.all.get(key));
             broker_link.is_some_and(|broker_link| {
-                broker_link.is_passed_over() || !broker_link.brings(&self.wanted.filters, topic)
+                broker_link.is_passed_over() || !broker_link.brings(self.wanted.at(broker_link), topic)
             })
         }
     }
@@ -63,7 +63,7 @@ impl BrokerLinks {
         // Where brokers decide about reading, only they deliver.
         !self.brokers.config.brokers_decide() && self.brokers.flawed.contains(&session.0) && {
             let broker_link = self.brokers.by_session.get(&session.0).and_then(|key| self.brokers.all.get(key));
-            broker_link.is_some_and(|broker_link| !broker_link.brings(&self.wanted.filters, topic))
+            broker_link.is_some_and(|broker_link| !broker_link.brings(self.wanted.at(broker_link), topic))
         }
     }
 }

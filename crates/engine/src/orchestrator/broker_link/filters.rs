@@ -2,7 +2,9 @@
 
 use super::Stage;
 use super::asking::{Change, put_subscribe, put_unsubscribe};
+use super::changes::{FilterChange, Replaced};
 use super::copies::subscription_identifier;
+use super::disjoint::Disjoint;
 use super::ending::Ending;
 use crate::ids::BrokerLinkKey;
 use crate::ids::{ShardId, TenantId};
@@ -27,6 +29,8 @@ pub(crate) const GONE_MAX: usize = 100_000;
 pub(crate) struct WantedFilters {
     /// The shards that want a filter, one bit each.
     pub(super) filters: BTreeMap<Box<str>, u64>,
+    /// The common filters that brokers are asked for instead which send a copy for each filter.
+    pub(super) disjoint: Option<Disjoint>,
     pub(crate) waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
     /// SUBACKs that wait until all waits up to one have ended, in order.
@@ -112,6 +116,8 @@ pub(crate) struct FilterSync {
     pub(crate) ending: Ending,
     /// Topics whose messages it takes and does not bring back, although it has granted the filters.
     pub(crate) kept_back: BTreeSet<Box<str>>,
+    /// Filters that others have replaced, and that it is to forget later.
+    pub(super) replaced: Replaced,
 }
 
 impl Default for FilterSync {
@@ -130,6 +136,7 @@ impl Default for FilterSync {
             ask_again_at: Millis::NEVER,
             ending: Ending::default(),
             kept_back: BTreeSet::new(),
+            replaced: Replaced::default(),
         }
     }
 }
@@ -177,7 +184,7 @@ impl FilterSync {
     /// When something is to be done about filters, where a probe is to be answered within `timeout`.
     pub(super) fn due(&self, timeout: u64) -> Millis {
         let answer = if self.asked_since == Millis::NEVER { Millis::NEVER } else { self.answer_due(timeout) };
-        answer.min(self.ask_again_at).min(self.ending.again_at)
+        answer.min(self.ask_again_at).min(self.ending.again_at).min(self.replaced.due())
     }
 
     pub(crate) fn answer_due(&self, timeout: u64) -> Millis {
@@ -233,16 +240,19 @@ impl Brokers {
         session_present: bool,
     ) {
         let Some(broker_link) = self.all.get_mut(&key) else { return };
+        let wanted = wanted.at(broker_link);
         let filters = &mut broker_link.filters;
         let gone = std::mem::take(&mut filters.gone);
         if session_present {
-            let gone = gone.into_iter().filter(|filter| !wanted.filters.contains_key(filter));
+            let gone = gone.into_iter().filter(|filter| !wanted.contains_key(filter));
             filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
+        } else {
+            filters.replaced.clear();
         }
         // The session of a dead orchestrator is worked off as it is: it has the filters of all its partitions.
-        let all = wanted.filters.keys().filter(|_| broker_link.adopted.is_none());
+        let all = wanted.keys().filter(|_| broker_link.adopted.is_none());
         filters.queue.extend(all.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
-        filters.refused = filters.ending.arrange(&mut filters.queue, &wanted.filters);
+        filters.refused = filters.ending.arrange(&mut filters.queue, wanted);
         filters.first_left = filters.queue.len() as u64;
         filters.first_unasked = filters.first_left;
         filters.held = 0;
@@ -282,12 +292,13 @@ impl Brokers {
     /// back from it.
     pub(crate) fn note_refused(&mut self, now: Now, wanted: &WantedFilters, key: BrokerLinkKey, ack: &SubAck<'_>) {
         let Some(broker_link) = self.all.get_mut(&key) else { return };
+        let wanted = wanted.at(broker_link);
         let filters = &mut broker_link.filters;
         let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
         let before = filters.refused.len();
         for (change, code) in changes.iter().zip(ack.reason_codes.iter()) {
             // Without a subscriber no message is awaited.
-            if code.is_error() && wanted.filters.contains_key(&change.filter) {
+            if code.is_error() && wanted.contains_key(&change.filter) {
                 filters.refused.insert(change.filter.clone());
             } else {
                 filters.refused.remove(&change.filter);
@@ -306,11 +317,16 @@ impl Brokers {
         self.note_flaws(key);
     }
 
-    /// Asks a broker again for its refused filters: its rules may have changed.
+    /// Asks a broker again for its refused filters, whose rules may have changed, and to forget filters that others have
+    /// replaced.
     pub(crate) fn ask_filters_again(&mut self, now: Now, state: &mut ShardState, key: BrokerLinkKey) {
         let Some(broker_link) = self.all.get_mut(&key) else { return };
         let filters = &mut broker_link.filters;
+        let ended = filters.end_replaced(now.monotonic);
         if filters.ask_again_at > now.monotonic {
+            if ended {
+                self.send_filters(state, key);
+            }
             return;
         }
         filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
@@ -328,7 +344,8 @@ impl Brokers {
         key: BrokerLinkKey,
     ) {
         let Some(broker_link) = self.all.get_mut(&key) else { return };
-        let Some(filter) = broker_link.filters.ending.next_again(now.monotonic, &wanted.filters) else {
+        let wanted = wanted.at(broker_link);
+        let Some(filter) = broker_link.filters.ending.next_again(now.monotonic, wanted) else {
             return;
         };
         broker_link.filters.ask(filter);
@@ -364,7 +381,9 @@ impl WantedFilters {
         if (before == 0) == (after == 0) {
             return ticket.is_some_and(|ticket| self.wait_behind(shard, ticket));
         }
-        self.tell_brokers(state, brokers, filter, present, ticket.map(|ticket| (shard, ticket)))
+        let common = brokers.config.merges_filters().then(|| self.change_common(filter, present));
+        let change = FilterChange { filter, subscribe: present, common };
+        self.tell_brokers(state, brokers, &change, ticket.map(|ticket| (shard, ticket)))
     }
 
     /// A subscriber to a filter that another client has just requested waits as long as that one. Returns true if there
@@ -380,38 +399,34 @@ impl WantedFilters {
         &mut self,
         state: &mut ShardState,
         brokers: &mut Brokers,
-        filter: &str,
-        subscribe: bool,
+        change: &FilterChange<'_>,
         waits: Option<(ShardId, Ticket)>,
     ) -> bool {
+        let subscribe = change.subscribe;
         let mut wait = 0;
         let (mut told, mut flawed) = (Vec::new(), Vec::new());
         if waits.is_some() && brokers.all.values().any(|broker_link| broker_link.stage == Stage::Open) {
             self.next_wait += 1;
             wait = self.next_wait;
         }
+        let now = state.journal.now.monotonic;
         for (key, broker_link) in brokers.all.iter_mut().filter(|(_, broker_link)| broker_link.adopted.is_none()) {
-            if broker_link.stage == Stage::Open {
-                let was_refused = !subscribe && broker_link.filters.refused.remove(filter);
-                if broker_link.filters.ending.is_known(filter) {
-                    if subscribe {
-                        broker_link.filters.refused.insert(filter.into());
-                    }
-                    flawed.push(*key);
-                    continue;
-                }
-                broker_link.filters.not_held.extend(was_refused.then(|| filter.into()));
-                broker_link.filters.queue.push_back(Change { filter: filter.into(), subscribe, wait });
-                told.push(*key);
-            } else if !subscribe && broker_link.filters.gone.len() < GONE_MAX {
-                broker_link.filters.gone.insert(filter.into());
+            match broker_link.take_change(now, change, wait) {
+                Some(true) => told.push(*key),
+                Some(false) => flawed.push(*key),
+                None => {}
             }
+        }
+        if let Some((shard, ticket)) = waits.filter(|_| told.is_empty() && flawed.is_empty() && change.is_covered()) {
+            // The brokers have a wider filter, or are being asked for it.
+            return self.wait_behind(shard, ticket);
         }
         let waited = wait != 0 && (!told.is_empty() || subscribe);
         if let (Some((shard, ticket)), true) = (waits, waited) {
             let refused = flawed.len() as u32;
             let asked = told.len() as u32 + refused;
-            let answers = FilterAnswers { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
+            let filter = change.filter.into();
+            let answers = FilterAnswers { filter, asked, refused, code: ReasonCode::TopicFilterInvalid };
             let left = (told.len() as u32).max(1);
             self.waits.insert(wait, Waiter { shard, ticket, left, answers });
             self.decided.extend(told.is_empty().then_some(wait));
@@ -422,6 +437,7 @@ impl WantedFilters {
         for key in told {
             brokers.note_flaws(key);
             brokers.send_filters(state, key);
+            brokers.set_broker_link_timer(state, key);
         }
         waited
     }

@@ -9,7 +9,8 @@
 //! - `route.rs`: clients' messages get an id and go to the fleet, or wait for space.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which
-//!   messages a broker does not bring back.
+//!   messages a broker does not bring back; `merging.rs`: filters without overlap (`disjoint.rs`) at brokers that send a
+//!   copy for each.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
 //! - `settle.rs`: acknowledged and returned messages are settled; others are sent again.
@@ -30,17 +31,20 @@
 
 pub(crate) mod adopted;
 pub(crate) mod asking;
+mod changes;
 pub(crate) mod clock;
 pub(crate) mod confirm;
 pub(crate) mod connection;
 pub(crate) mod copies;
 mod coverage;
+mod disjoint;
 pub(crate) mod ending;
 pub(crate) mod filters;
 pub(crate) mod former;
 pub(crate) mod id;
 mod leave;
 pub(crate) mod life;
+mod merging;
 pub(crate) mod newest;
 pub(crate) mod opening;
 pub(crate) mod order;

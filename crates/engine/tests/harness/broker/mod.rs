@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_mqtt::{
-    ConnAck, Connect, Disconnect, MAX_PACKET_SIZE, Packet, PacketId, PingResp, PubAck, PubComp, PubRec, Publish, QoS,
-    ReasonCode, SubAck, Subscribe, SubscriptionOptions, UnsubAck, Unsubscribe, Version, split_frame,
+    ConnAck, Connect, Disconnect, MAX_PACKET_SIZE, Packet, PacketId, PacketType, PingResp, PubAck, PubComp, PubRec,
+    Publish, QoS, ReasonCode, SubAck, Subscribe, SubscriptionOptions, UnsubAck, Unsubscribe, Version, split_frame,
 };
 
 use super::Arrival;
@@ -409,8 +409,12 @@ impl FakeBroker {
         }
         if exactly_once {
             self.acknowledge(line, code.is_error().then_some(id), &Packet::PubRec(PubRec::new(id, code)));
-        } else {
+        } else if code.allowed_in(PacketType::PubAck) {
             self.acknowledge(line, Some(id), &Packet::PubAck(PubAck::new(id, code)));
+        } else {
+            let [high, low] = id.get().to_be_bytes();
+            self.free(line, Some(id));
+            self.put_bytes(line, vec![0x40, 3, high, low, code.byte()]);
         }
         if taken && !self.ways.delivers_first {
             self.hand_on(&carried);

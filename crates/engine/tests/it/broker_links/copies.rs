@@ -1,6 +1,8 @@
 //! Copies of one message, and messages of others.
 
+use tidegate_engine::{BrokerLinkOptions, RoutingPolicy, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use tidegate_mqtt::Version;
 
 use crate::harness::*;
 
@@ -140,5 +142,59 @@ fn a_message_from_the_fleet_is_not_sent_there_again() {
         assert_eq!(client.payloads(), ["direct"]);
         world.advance(seconds(30));
         assert!(a.taken().is_empty() && b.taken().is_empty());
+    });
+}
+
+/// In front of a broker as NATS: of MQTT 3.1.1, with a copy for each filter.
+fn in_front_of_nats(story: impl Fn(&World, Broker)) {
+    let settings = |settings: &mut Settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.broker_links.iter_mut().for_each(|it| it.merge_filters = true);
+    };
+    everywhere_with(settings, |world| {
+        let options = BrokerLinkOptions { version: Some(Version::V311), ..fleet::lasting() };
+        let nats = world.broker_with("nats", options, Ways { copies: true, ..Ways::default() });
+        story(world, nats);
+    });
+}
+
+#[test]
+fn an_old_broker_with_copies_gets_common_filters() {
+    in_front_of_nats(|world, nats| {
+        let (one, other) = (world.connect(v5("one")), world.connect(v311("other")));
+        for filter in ["t/+", "t/1", "u/+/c", "u/b/+"] {
+            one.subscribe(filter, ExactlyOnce);
+        }
+        other.subscribe("t/1", ExactlyOnce);
+        world.advance(seconds(6));
+        assert_eq!(nats.held(), ["t/+", "u/+/+"]);
+        for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+            one.publish(message("t/1", "x").qos(qos));
+            one.publish(message("u/b/c", "x").qos(qos));
+            one.publish(message("u/a/a", "unwanted").qos(qos));
+        }
+        let copies = one.messages().len();
+        assert_eq!((copies, other.messages().len()), (6, 3), "each message once");
+        one.unsubscribe("t/+");
+        one.unsubscribe("u/b/+");
+        world.advance(seconds(6));
+        assert_eq!(nats.held(), ["t/1", "u/+/c"]);
+        one.publish(message("t/1", "x").qos2());
+        assert_eq!(other.payloads(), ["x"]);
+    });
+}
+
+#[test]
+fn common_filters_outlast_a_connection() {
+    in_front_of_nats(|world, nats| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t/1", ExactlyOnce);
+        client.subscribe("t/+", ExactlyOnce);
+        nats.cut();
+        client.unsubscribe("t/+");
+        world.advance(seconds(12));
+        assert_eq!(nats.held(), ["t/1"]);
+        client.publish(message("t/1", "x").qos2());
+        assert_eq!(client.payloads(), ["x"]);
     });
 }

@@ -41,6 +41,21 @@ fn acknowledgements_of_unsent_messages_change_nothing() {
     }
 }
 
+/// As mochi, which answers QoS 1 with the code of a granted subscription.
+#[test]
+fn a_broker_may_acknowledge_with_a_code_of_a_suback() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        a.now(|ways| ways.answers = ReasonCode::GrantedQos1);
+        for number in 0..3 {
+            assert_eq!(client.publish(message("t", number.to_string()).qos1()), ReasonCode::Success);
+        }
+        assert_eq!((client.payloads(), world.owed()), (vec!["0".to_owned(), "1".to_owned(), "2".to_owned()], 0));
+        assert_eq!((a.report().counters.lost, a.report().counters.acknowledged), (0, 3));
+    });
+}
+
 #[test]
 fn packets_that_only_clients_send_end_the_connection() {
     says(&[Packet::PingReq(tidegate_mqtt::PingReq)], false);

@@ -1,8 +1,8 @@
 //! Messages that are longer than a broker takes.
 
-use tidegate_engine::{BrokerLinkState, Reason, RoutingPolicy};
+use tidegate_engine::{BrokerLinkOptions, BrokerLinkSettings, BrokerLinkState, Reason, RoutingPolicy, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketType, ReasonCode};
+use tidegate_mqtt::{PacketType, ReasonCode, Version};
 
 use crate::harness::fleet::lasting;
 use crate::harness::*;
@@ -191,5 +191,49 @@ fn a_large_payload_goes_to_a_broker_that_limits_packets() {
         world.advance(50);
         assert_eq!(client.publish(large("t")), ReasonCode::Success);
         assert_eq!(only.payloads(), ["x".repeat(1_000)]);
+    });
+}
+
+/// The engine with an orchestrator's settings.
+fn with_settings(change: impl Fn(&mut BrokerLinkSettings) + Copy, story: impl Fn(&World)) {
+    let settings = |settings: &mut Settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.broker_links.iter_mut().for_each(change);
+    };
+    everywhere_with(settings, |world| story(world));
+}
+
+#[test]
+fn a_message_above_an_unannounced_limit_is_refused() {
+    with_settings(
+        |settings| settings.unannounced_packet_limit = 400,
+        |world| {
+            let options = BrokerLinkOptions { version: Some(Version::V311), ..lasting() };
+            let ways = Ways { hidden_limit: Some(400), ..Ways::default() };
+            let old = world.broker_with("old", options, ways);
+            let client = world.connect(v5("c"));
+            assert_eq!(client.publish(large("t")), ReasonCode::ImplementationSpecificError);
+            assert_eq!(client.publish(message("t", "small").qos2()), ReasonCode::Success);
+            assert_eq!((old.payloads(), old.report().counters.lost), (vec!["small".to_owned()], 0));
+            assert_eq!(world.counters().given_up, 0, "it was not accepted");
+            // One that announces a limit has its own.
+            let large_one = world.broker_with("new", lasting(), at_most(2_000));
+            assert_eq!(client.publish(large("t")), ReasonCode::Success);
+            assert_eq!(large_one.payloads(), ["x".repeat(1_000)]);
+        },
+    );
+}
+
+#[test]
+fn a_message_that_no_broker_takes_is_counted() {
+    in_front_of([], |world, []| {
+        let ways = Ways { hidden_limit: Some(400), answers_too_large: true, ..Ways::default() };
+        world.broker_with("only", lasting(), ways);
+        let client = world.connect(v5("c"));
+        client.publish(large("t"));
+        world.advance(50);
+        assert_eq!((world.counters().given_up, world.dropped(Reason::FleetPacketLimit)), (1, 1));
+        client.publish(large("t"));
+        assert_eq!((world.counters().given_up, world.dropped(Reason::FleetPacketLimit)), (1, 2));
     });
 }

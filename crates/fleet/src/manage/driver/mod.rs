@@ -55,6 +55,9 @@ const ASKED_AT_ONCE: usize = 16;
 /// setting.
 const FIRST_CHECK: Duration = Duration::from_millis(20);
 
+/// Time between two questions whether a resource has ended.
+const WATCH: Duration = Duration::from_millis(250);
+
 /// Time that a look may take beyond three intervals until the manager counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -205,9 +208,8 @@ impl Driver {
             let wait = if self.manager.is_busy() { rest.min(self.pace) } else { rest };
             // A new step may end at once; a lasting one is looked at less often.
             self.pace = (self.pace * 2).min(self.manager.settings().check);
-            match stop.recv_timeout(wait) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            if is_stopped_within(wait, stop, || self.provider.has_ended()) {
+                return Ok(());
             }
         }
     }
@@ -441,6 +443,20 @@ impl Drop for Driver {
     }
 }
 
+/// Waits until the next look is due, or a resource has ended: no client should be sent to it. Returns whether the manager is
+/// stopped.
+fn is_stopped_within(wait: Duration, stop: &Receiver<()>, mut has_ended: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + wait;
+    loop {
+        let rest = until.saturating_duration_since(Instant::now());
+        match stop.recv_timeout(rest.min(WATCH)) {
+            Err(RecvTimeoutError::Timeout) if rest > WATCH && !has_ended() => {}
+            Err(RecvTimeoutError::Timeout) => return false,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    }
+}
+
 fn write(path: &Path, value: &Value) -> Result<(), DriverError> {
     let new = path.with_extension("new");
     fs::write(&new, format!("{value}\n")).and_then(|()| fs::rename(&new, path)).map_err(io_at("write", path))
@@ -456,4 +472,27 @@ fn remove(path: &Path) -> Result<(), DriverError> {
 fn io_at(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriverError {
     let path = path.to_owned();
     move |source| DriverError::Io { attempt, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_resource_ends_the_wait_for_the_next_look() {
+        let (stopper, stop) = channel();
+        let hour = Duration::from_secs(3_600);
+        let mut asked = 0;
+        let mut has_ended = || {
+            asked += 1;
+            asked == 2
+        };
+        assert!(!is_stopped_within(hour, &stop, &mut has_ended));
+        assert_eq!(asked, 2);
+        assert!(!is_stopped_within(Duration::ZERO, &stop, || true), "the look is due");
+        stopper.send(()).unwrap();
+        assert!(is_stopped_within(hour, &stop, || false));
+    }
 }

@@ -105,6 +105,7 @@ impl Processes {
         self.samples.remove(name);
         self.answered.remove(name);
         self.hanging.remove(name);
+        self.living.remove(name);
     }
 }
 

@@ -132,6 +132,8 @@ pub struct Processes {
     stopping: BTreeMap<ResourceName, Instant>,
     /// Processes that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,
+    /// Processes that lived at the last observation and were not being stopped.
+    living: BTreeSet<ResourceName>,
 }
 
 impl Processes {
@@ -162,8 +164,8 @@ impl Processes {
         // Processes that live have had their time to start: without an answer they are down.
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
-        let (children, samples, stopping, hanging) = Default::default();
-        let mut processes = Self { settings, cgroups, records, children, samples, answered, stopping, hanging };
+        let (children, samples, stopping, hanging, living) = Default::default();
+        let mut processes = Self { settings, cgroups, records, children, samples, answered, stopping, hanging, living };
         processes.claim_known()?;
         Ok(processes)
     }
@@ -283,11 +285,16 @@ impl Processes {
     }
 
     fn condition(&mut self, name: &ResourceName, probed: Option<Result<(), ProbeError>>) -> Condition {
+        self.living.remove(name);
         let Some(record) = self.records.get(name) else { return Condition::Stopping };
         if record.stopping_since_ms.is_some() {
             return Condition::Stopping;
         }
-        match (record.process.as_ref().is_some_and(Identity::lives), probed) {
+        let lives = record.process.as_ref().is_some_and(Identity::lives);
+        if lives {
+            self.living.insert(name.clone());
+        }
+        match (lives, probed) {
             (false, _) => Condition::Ended(ending::exit_report(&self.directory(name))),
             (true, Some(Ok(()))) => {
                 self.answered.insert(name.clone());
@@ -332,21 +339,18 @@ impl Processes {
         }
         answers
     }
+}
 
-    /// Cuts logs that exceed the limit; the former content is kept once.
-    fn cut_logs(&self) {
-        for name in self.records.keys() {
-            let log = self.directory(name).join(LOG);
-            if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
-                continue;
-            }
-            let cut = fs::copy(&log, log.with_extension("old"))
-                .and_then(|_| fs::OpenOptions::new().write(true).open(&log))
-                .and_then(|file| file.set_len(0));
-            if let Err(error) = cut {
-                tracing::warn!(log = %log.display(), %error, "cannot cut the log of a process");
-            }
-        }
+/// Cuts a log that exceeds the limit; the former content is kept once.
+fn cut_log(log: &Path) {
+    if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
+        return;
+    }
+    let cut = fs::copy(log, log.with_extension("old"))
+        .and_then(|_| fs::OpenOptions::new().write(true).open(log))
+        .and_then(|file| file.set_len(0));
+    if let Err(error) = cut {
+        tracing::warn!(log = %log.display(), %error, "cannot cut the log of a process");
     }
 }
 
@@ -413,7 +417,7 @@ impl Provider for Processes {
 
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
         self.reap();
-        self.cut_logs();
+        self.records.keys().for_each(|name| cut_log(&self.directory(name).join(LOG)));
         let mut probed = self.probe();
         let now = Instant::now();
         let names: Vec<ResourceName> = self.records.keys().cloned().collect();
@@ -428,6 +432,14 @@ impl Provider for Processes {
             }
         }
         Ok(observed)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.reap();
+        self.living.iter().any(|name| {
+            let record = self.records.get(name).filter(|record| record.stopping_since_ms.is_none());
+            record.is_some_and(|record| !record.process.as_ref().is_some_and(Identity::lives))
+        })
     }
 }
 

@@ -134,6 +134,27 @@ fn a_dead_process_is_down_and_restarts_in_place() {
 }
 
 #[test]
+fn the_end_of_a_process_shows_without_a_look() {
+    let folder = Folder::new();
+    let mut processes = folder.open("exec sleep 1000");
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    assert_eq!(condition(&mut processes), Some(Condition::Online));
+    assert!(!processes.has_ended());
+    let process = processes.records[&resource.name].process.clone().unwrap();
+    process.signal(Signal::KILL);
+    assert!((0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.has_ended()
+    }));
+    assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
+    assert!(!processes.has_ended(), "a look has shown it");
+    // One that is stopped on request ends as it should.
+    processes.allocate(&wanted("broker-1")).unwrap();
+    assert_eq!(condition(&mut processes), Some(Condition::Online));
+    assert!(release(&mut processes, &resource.name) && !processes.has_ended());
+}
+
+#[test]
 fn a_stopped_resource_keeps_its_stored_state() {
     let folder = Folder::new();
     let mut processes = folder.open("exec sleep 1000");

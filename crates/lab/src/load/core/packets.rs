@@ -38,12 +38,12 @@ impl Core {
         let (version, first, body) = (self.run.version, frame.first_byte, frame.body);
         match frame.packet_type() {
             PacketType::PubAck => {
-                let packet = PubAck::decode(version, first, body)?;
+                let packet = PubAck::decode_of_server(version, first, body)?;
                 self.refusals.note(Refused::Message, packet.reason_code, packet.reason_string);
                 self.publishers.on_acknowledged(&mut self.run, client, packet.packet_id, packet.reason_code, now_ns);
             }
             PacketType::PubRec => {
-                let packet = PubRec::decode(version, first, body)?;
+                let packet = PubRec::decode_of_server(version, first, body)?;
                 self.refusals.note(Refused::Message, packet.reason_code, packet.reason_string);
                 if packet.reason_code.is_error() {
                     self.publishers.on_acknowledged(
@@ -58,7 +58,7 @@ impl Core {
                 }
             }
             PacketType::PubComp => {
-                let packet = PubComp::decode(version, first, body)?;
+                let packet = PubComp::decode_of_server(version, first, body)?;
                 self.publishers.on_acknowledged(&mut self.run, client, packet.packet_id, ReasonCode::Success, now_ns);
             }
             PacketType::PubRel => {

@@ -20,6 +20,7 @@ mod outage;
 mod placed;
 mod rolling;
 mod tenants;
+mod user_limits;
 mod watched;
 mod weights;
 mod wiped;
