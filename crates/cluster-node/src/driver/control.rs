@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, GroupName, MemberName, Membership, Position, Tally, Wake};
-use tidegate_cluster::{Advert, Follower, GROUP_VERSION, PARTITIONS, Standing, Step, Table};
-use tidegate_engine::{PartitionId, Partitions};
+use tidegate_cluster::{Advert, Follower, GROUP_VERSION, Step, Table};
 
 use super::event::Event;
 use super::following::{Following, Taken, passed_over};
@@ -19,7 +18,7 @@ use super::status::{Shared, Standpoint};
 use super::tenants::{TenantCheck, TenantLog, other_numbers};
 use super::view::{TableView, tell};
 use super::weights::WeightPolicy;
-use super::work::{TableWork, Work};
+use super::work::{FollowingNode, TableWork, Work};
 use super::{Setup, ending, kind};
 
 /// The group that all nodes are in; the member with its one partition leads.
@@ -175,11 +174,18 @@ impl Control {
             }
             Event::Restored { life, partitions } => self.note_restored(life, partitions),
             Event::Prepared(id) => drop(self.own.prepared.insert(id)),
-            Event::Refused(id) => drop(self.own.refused.insert(id)),
+            Event::Refused(id) => self.note_refused(id),
             Event::Ended(ended) => self.ended = ended,
             Event::End => return false,
         }
         true
+    }
+
+    /// This node cannot do its part of a move. One that was called off meanwhile needs no refusal: nothing else would rest.
+    fn note_refused(&mut self, id: u64) {
+        if self.table.moves.iter().any(|it| it.id == id) {
+            self.own.refused.insert(id);
+        }
     }
 
     fn wake(&self) -> Wake {
@@ -382,36 +388,14 @@ impl Control {
             return;
         }
         self.told = Some((told.clone(), life));
-        let those = |is: &dyn Fn(u16) -> bool| -> Partitions {
-            (0..PARTITIONS).filter(|partition| is(*partition)).map(PartitionId).collect()
-        };
-        let moving = |partition: u16| {
-            use Standing::{Arriving, Aside, Leaving, Restoring};
-            let standing = self.follower.standing(partition);
-            matches!(standing, Leaving { .. } | Arriving { .. } | Restoring { .. } | Aside { .. })
-        };
-        let restoring = (0..PARTITIONS).filter_map(|partition| match self.follower.standing(partition) {
-            Standing::Restoring { since, .. } => Some((partition, since)),
-            _ => None,
-        });
-        let (holdings, arrived) = (self.follower.holdings(), self.follower.arrivals());
-        let (own, is_member) = (self.setup.name.as_str(), self.follower.is_member());
-        let from_here = self.table.preparing.iter().filter(|it| is_member && it.from == own).cloned();
-        let to_here = self.table.open_moves().filter(|it| is_member && it.to == own).map(|it| (it.id, it.from.clone()));
-        let begun = self.table.moves.iter().filter(|it| is_member && it.from == own).map(|it| it.id);
-        let (preparing, begun, to_here) = (from_here.collect(), begun.collect(), to_here.collect());
-        let work = TableWork {
-            preparing,
-            begun,
-            to_here,
-            steps,
-            told,
+        let node = FollowingNode {
+            name: self.setup.name.as_str(),
             life,
-            memory: Memory::of_table((life, self.setup.place.as_deref()), holdings, arrived, &self.known),
-            restoring: restoring.collect(),
-            held: those(&moving),
-            served: those(&|partition| self.follower.serves(partition)),
+            place: self.setup.place.as_deref(),
+            follower: &self.follower,
+            known: &self.known,
         };
+        let work = TableWork::new(&node, &self.table, steps, told);
         let _ = self.work.send(Work::Table(Box::new(work)));
     }
 

@@ -110,6 +110,8 @@ pub(super) enum PartitionMoveError {
     Node(#[from] MoveError),
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
+    #[error("the table of the cluster has it no more")]
+    CalledOff,
     #[error("queues could not be read from the store in time")]
     NotRead,
     #[error("the ends of long queues could not be sent to the new home in time; the move is prepared again")]

@@ -55,6 +55,11 @@ struct InForce {
 }
 
 impl Standpoint {
+    /// Whether a table has called off a move which a table of this epoch has begun for this life.
+    fn has_called_off(&self, (life, epoch): (u64, u64), id: u64) -> bool {
+        self.life != life || self.table.epoch > epoch && !self.table.moves.iter().any(|it| it.id == id)
+    }
+
     /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it still
     /// passes messages of brokers on.
     fn has_handed_over(&self, name: &str, passes: bool) -> bool {
@@ -202,7 +207,7 @@ impl Shared {
     pub(super) fn note_in_force(&self, life: u64, epoch: u64, served: Partitions) {
         let mut state = self.state();
         state.in_force = InForce { life, epoch, served };
-        state.behind.note_in_force((life, epoch), Instant::now());
+        state.behind.note_in_force((life, epoch));
     }
 
     pub(super) fn set_standpoint(&self, standpoint: Standpoint) {
@@ -260,6 +265,11 @@ impl Shared {
     /// Until when moves may be prepared, where the process ends.
     pub(super) fn prepares_until(&self) -> Option<Instant> {
         self.prepares_until.get().copied()
+    }
+
+    /// Whether a move that has begun here with this life and epoch is over, as far as the node knows.
+    pub(super) fn has_called_off(&self, begun: (u64, u64), id: u64) -> bool {
+        self.state().standpoint.has_called_off(begun, id)
     }
 
     /// Whether the process ends.
@@ -497,6 +507,8 @@ impl ClusterPart for ClusterApi {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_cluster::Move;
+
     use super::*;
     use crate::driver::first_table::first_table;
 
@@ -518,6 +530,19 @@ mod tests {
         assert!(!leaving().has_handed_over("a", counters.passes()));
         counters.set_passing(0, 0);
         assert!(leaving().has_handed_over("a", counters.passes()));
+    }
+
+    #[test]
+    fn a_move_is_called_off_by_a_later_table_or_life() {
+        let moved = Move { id: 300, partitions: vec![1], from: "a".into(), to: "b".into() };
+        let begins = Table { epoch: 7, moves: vec![moved], ..Table::default() };
+        let at = |table: &Table| Standpoint { life: 1, table: table.clone(), ..Standpoint::default() };
+        let ends = Table { epoch: 8, moves: Vec::new(), ..begins.clone() };
+        assert!(!at(&Table { epoch: 6, ..ends.clone() }).has_called_off((1, 7), 300), "the table is not heard of yet");
+        assert!(!at(&begins).has_called_off((1, 7), 300));
+        assert!(!at(&Table { epoch: 8, ..begins.clone() }).has_called_off((1, 7), 300));
+        assert!(at(&ends).has_called_off((1, 7), 300));
+        assert!(at(&begins).has_called_off((2, 7), 300), "another life has begun");
     }
 
     #[test]

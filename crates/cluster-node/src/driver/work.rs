@@ -5,6 +5,8 @@ mod adopting;
 pub(super) mod ahead;
 mod asking;
 mod brokers;
+#[cfg(test)]
+mod called_off;
 mod deaths;
 pub(super) mod inheriting;
 mod members;
@@ -14,6 +16,7 @@ mod piece_steps;
 mod pieces;
 pub(super) mod receiving;
 mod resuming;
+mod table_work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -22,7 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::{Move, Step};
+use tidegate_cluster::Step;
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LeftOut, NodeHandle, NodeName};
 
@@ -35,7 +38,6 @@ use super::pause;
 use super::restore::{BlockReason, Restored, Restorer, Task, Wanted};
 use super::sets::set_of;
 use super::status::Shared;
-use super::view::TableView;
 use adopting::AdoptedBrokers;
 use ahead::Preparations;
 use brokers::BrokersHeld;
@@ -44,6 +46,7 @@ use members::Members;
 use moves::{Arriving, CUT_PAUSE, Departing, let_clients_leave};
 use passing::PassingMoves;
 use resuming::Resuming;
+pub(super) use table_work::{FollowingNode, TableWork};
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -62,28 +65,6 @@ pub(super) enum Work {
     TakeIn { id: u64, kind: Kind, parcel: Vec<u8> },
 }
 
-/// The work for a table.
-pub(super) struct TableWork {
-    pub(super) steps: Vec<Step>,
-    pub(super) told: TableView,
-    /// The life for which it is asked.
-    pub(super) life: u64,
-    /// The state to remember when the steps are done.
-    pub(super) memory: Memory,
-    /// The partitions to fetch from dead nodes, and since which epoch they are at home here.
-    pub(super) restoring: BTreeMap<u16, u64>,
-    /// The partitions here that no node serves, since they move, or are not all here.
-    pub(super) held: Partitions,
-    /// The partitions served here.
-    pub(super) served: Partitions,
-    /// Moves from here that are prepared.
-    pub(super) preparing: Vec<Move>,
-    /// Moves from here that have begun.
-    pub(super) begun: Vec<u64>,
-    /// Moves to here and their old homes, prepared ones included.
-    pub(super) to_here: BTreeMap<u64, String>,
-}
-
 pub(super) fn begin(
     name: &NodeName,
     node: NodeHandle,
@@ -94,26 +75,7 @@ pub(super) fn begin(
     events: Sender<Event>,
 ) -> Result<Sender<Work>, NodeError> {
     let (work, inbox) = channel();
-    let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-    let receiving = Arc::clone(&shared.receiving);
-    let worker = Worker {
-        members: Members::new(name.to_string()),
-        node,
-        logs,
-        memory,
-        saved: None,
-        shared,
-        events,
-        arriving,
-        departing,
-        passing: PassingMoves::default(),
-        adopted: AdoptedBrokers::default(),
-        receiving,
-        brokers: BrokersHeld::default(),
-        preparations: Preparations::default(),
-        restorer,
-        tasks,
-    };
+    let worker = Worker::new(name.to_string(), node, logs, memory, restorer, shared, events);
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(NodeError::Thread)
 }
@@ -148,11 +110,42 @@ fn all() -> Partitions {
 }
 
 impl Worker {
+    fn new(
+        name: String,
+        node: NodeHandle,
+        logs: Logs,
+        memory: MemoryFile,
+        restorer: Restorer,
+        shared: Arc<Shared>,
+        events: Sender<Event>,
+    ) -> Self {
+        let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        let receiving = Arc::clone(&shared.receiving);
+        Self {
+            members: Members::new(name),
+            node,
+            logs,
+            memory,
+            saved: None,
+            shared,
+            events,
+            arriving,
+            departing,
+            passing: PassingMoves::default(),
+            adopted: AdoptedBrokers::default(),
+            receiving,
+            brokers: BrokersHeld::default(),
+            preparations: Preparations::default(),
+            restorer,
+            tasks,
+        }
+    }
+
     fn run(mut self, inbox: &Receiver<Work>) {
         self.resume();
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
-            let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
+            let wait = if self.departing.is_empty() { due.unwrap_or(IDLE) } else { CUT_PAUSE };
             let wait =
                 wait.min(self.passing.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.brokers.next_look().unwrap_or(IDLE));
@@ -210,8 +203,12 @@ impl Worker {
         self.note_adopted_brokers();
     }
 
-    /// Carries out one fetch that is due.
+    /// Carries out one fetch that is due. It may take long, so it comes after moves that are under way: nobody serves their
+    /// partitions, and they end within a lease.
     fn restore(&mut self) {
+        if !self.departing.is_empty() {
+            return;
+        }
         let now = Instant::now();
         let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
         let Some(mut task) = self.tasks.remove(at) else { return };
@@ -271,6 +268,9 @@ impl Worker {
     fn follow(&mut self, work: &TableWork) {
         self.members.note_table(work);
         self.shared.inheriting.note_living(&self.members.lives);
+        // Moves that the table does not have are over, whatever has ended them.
+        self.departing.retain(|id, _| work.begun.contains(id));
+        self.arriving.retain(|id, _| work.to_here.contains_key(id));
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
                 self.forget_unless_passed(set_of(partitions));
@@ -296,7 +296,7 @@ impl Worker {
             }
             pause(FORCE_PAUSE);
         }
-        self.end_passing_of(work.served);
+        self.note_passing();
         self.preparations.note_table(&work.preparing, &work.begun);
         if let Err(error) = self.shared.moves_to_here.note(&self.node, &work.to_here) {
             self.complain(&error, "queues of moves that were cancelled stay in the store until the next move");
@@ -306,7 +306,7 @@ impl Worker {
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
-                && let Err(error) = self.send(*id, set_of(partitions), to)
+                && let Err(error) = self.send(*id, set_of(partitions), to, work.told.view.epoch)
             {
                 self.refuse_departure(*id, to, &error);
             }
@@ -387,7 +387,8 @@ impl Worker {
                 tell_lost(partitions.len());
             }
             Step::Resume(partitions) => {
-                self.end_moves_of(set_of(partitions));
+                // Before a further move of them begins. Their sessions have got these messages.
+                self.end_passing_of(set_of(partitions));
                 tracing::warn!(partitions = partitions.len(), "a move was cancelled; this node keeps the partitions");
             }
             Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } | Step::Restore { .. } => {}
@@ -416,6 +417,9 @@ impl Worker {
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
+        // Partitions for which messages are passed on stay held. Those served here are released with this table: the next one
+        // may come late.
+        self.end_passing_of(work.served);
         self.node.moves().release_partitions(all().without(work.held).without(self.passing.partitions()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         if self.shared.is_orchestrator {

@@ -1,7 +1,7 @@
 //! The memberships that a gateway keeps (`CTX-32`, `CTX-33`): the last advertisement of each definer, and their union
 //! for each node.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::definition::{MAX_GROUPS, is_group_name};
 use crate::messages::GroupAdvertisement;
@@ -11,6 +11,10 @@ pub const MAX_DEFINERS: usize = 256;
 
 /// Most nodes whose groups a gateway keeps; further ones are in no group.
 pub const MAX_MEMBER_NODES: usize = 4_000_000;
+
+/// How many statements that a node is in no group of a definer are kept in mind, the latest ones: an older advertisement that
+/// comes behind one is ignored. A definer that has lost its place appends for a lease at most, so late ones are few.
+const MAX_LEFT: usize = 262_144;
 
 /// Most names of groups that are remembered beyond the memberships themselves.
 const MAX_NAMES: usize = 16_384;
@@ -46,11 +50,46 @@ struct Said {
     context: u64,
 }
 
+/// The latest statements that a node is in no group of a definer, with the positions of their contexts.
+#[derive(Debug)]
+struct LeftNodes {
+    contexts: HashMap<(u16, Box<str>), u64>,
+    /// All of these in the order in which they came, and former ones.
+    order: VecDeque<(u16, Box<str>, u64)>,
+    /// [`MAX_LEFT`], fewer in tests.
+    max: usize,
+}
+
+impl LeftNodes {
+    fn note(&mut self, definer: u16, node: &str, context: u64) {
+        self.contexts.insert((definer, node.into()), context);
+        self.order.push_back((definer, node.into(), context));
+        if self.order.len() > self.max
+            && let Some((definer, node, context)) = self.order.pop_front()
+        {
+            let key = (definer, node);
+            if self.contexts.get(&key) == Some(&context) {
+                self.contexts.remove(&key);
+            }
+        }
+    }
+
+    fn context(&self, definer: u16, node: &str) -> Option<u64> {
+        self.contexts.get(&(definer, node.into())).copied()
+    }
+
+    fn forget(&mut self, definer: u16, node: &str) {
+        self.contexts.remove(&(definer, node.into()));
+    }
+}
+
 /// The groups of all nodes, by definer.
 #[derive(Debug)]
 pub struct Memberships {
-    /// By node, the last statement of each definer.
+    /// By node that is in a group, the last statement of each definer that names one.
     nodes: HashMap<Box<str>, BTreeMap<u16, Said>>,
+    /// The statements that name none.
+    left: LeftNodes,
     definers: Vec<String>,
     /// All groups that were ever named, as far as there are not too many.
     names: BTreeSet<String>,
@@ -61,7 +100,8 @@ pub struct Memberships {
 impl Default for Memberships {
     fn default() -> Self {
         let (nodes, names) = (HashMap::new(), BTreeSet::new());
-        Self { nodes, definers: Vec::new(), names, max_nodes: MAX_MEMBER_NODES }
+        let left = LeftNodes { contexts: HashMap::new(), order: VecDeque::new(), max: MAX_LEFT };
+        Self { nodes, left, definers: Vec::new(), names, max_nodes: MAX_MEMBER_NODES }
     }
 }
 
@@ -105,8 +145,9 @@ impl Memberships {
             );
         }
         if let Some(node) = &advertisement.node {
-            let known = self.nodes.get(node.as_str()).and_then(|said| said.get(&definer));
-            if known.is_some_and(|said| said.context > advertisement.context && advertisement.context != 0) {
+            let known = self.nodes.get(node.as_str()).and_then(|said| said.get(&definer)).map(|said| said.context);
+            let known = known.or_else(|| self.left.context(definer, node));
+            if known.is_some_and(|context| context > advertisement.context && advertisement.context != 0) {
                 return Err(AdvertisementRefused::Outdated);
             }
             changes.extend(self.say(definer, node, &advertisement.groups, advertisement.context));
@@ -137,10 +178,11 @@ impl Memberships {
         self.nodes.is_empty()
     }
 
-    /// Whether there is room for the unknown nodes of an advertisement.
+    /// Whether there is room for the unknown nodes of an advertisement that come into a group.
     fn has_room(&self, advertisement: &GroupAdvertisement) -> bool {
-        let members = advertisement.members.iter().flat_map(BTreeMap::keys);
-        let named = members.chain(&advertisement.node);
+        let members = advertisement.members.iter().flatten().filter(|(_, groups)| !groups.is_empty());
+        let one = advertisement.node.iter().filter(|_| !advertisement.groups.is_empty());
+        let named = members.map(|(node, _)| node).chain(one);
         let few = advertisement.members.as_ref().map_or(0, BTreeMap::len) + 1;
         self.nodes.len() + few <= self.max_nodes
             || self.nodes.len() + named.filter(|node| !self.nodes.contains_key(node.as_str())).count() <= self.max_nodes
@@ -166,15 +208,20 @@ impl Memberships {
                 self.names.insert(group.clone());
             }
         }
-        let said = self.nodes.entry(node.into()).or_default();
-        if groups.is_empty() && context == 0 {
-            said.remove(&definer);
+        self.left.forget(definer, node);
+        if groups.is_empty() {
+            if let Some(said) = self.nodes.get_mut(node) {
+                said.remove(&definer);
+                if said.is_empty() {
+                    self.nodes.remove(node);
+                }
+            }
+            if context != 0 {
+                self.left.note(definer, node, context);
+            }
         } else {
-            // A definer without groups for a node is kept only for the age of its statement.
-            said.insert(definer, Said { groups: groups.iter().cloned().collect(), context });
-        }
-        if said.is_empty() {
-            self.nodes.remove(node);
+            let said = Said { groups: groups.iter().cloned().collect(), context };
+            self.nodes.entry(node.into()).or_default().insert(definer, said);
         }
         let after = owned(self.groups(node));
         let add: Vec<String> = after.difference(&before).cloned().collect();
@@ -268,6 +315,7 @@ mod tests {
         members.apply(&one("gd", "n1", &["a"], 0)).unwrap();
         members.apply(&one("gd", "n2", &["a"], 0)).unwrap();
         assert_eq!(members.apply(&one("gd", "n3", &["a"], 0)), Err(AdvertisementRefused::TooMany));
+        assert_eq!(members.apply(&one("gd", "n3", &[], 0)), Ok(Vec::new()), "it needs no room");
         let all = |nodes: &[&str]| GroupAdvertisement {
             definer: "gd".into(),
             members: Some(nodes.iter().map(|node| ((*node).to_owned(), vec!["b".to_owned()])).collect()),
@@ -278,6 +326,36 @@ mod tests {
         members.apply(&one("gd", "n1", &[], 0)).unwrap();
         assert!(members.apply(&one("gd", "n3", &["a"], 0)).is_ok());
         assert_eq!(members.len(), 2);
+    }
+
+    #[test]
+    fn nodes_that_come_and_go_take_no_room_for_others() {
+        let left = LeftNodes { max: 3, ..Memberships::default().left };
+        let mut members = Memberships { max_nodes: 2, left, ..Memberships::default() };
+        for number in 1..=100 {
+            let node = format!("n{number}");
+            members.apply(&one("gd", &node, &["a"], 2 * number)).unwrap();
+            members.apply(&one("gd", &node, &[], 2 * number + 1)).unwrap();
+        }
+        assert_eq!((members.len(), members.left.contexts.len(), members.left.order.len()), (0, 3, 3));
+        assert_eq!(members.apply(&one("gd", "n100", &["a"], 200)), Err(AdvertisementRefused::Outdated));
+        assert!(members.apply(&one("gd", "n1", &["a"], 2)).is_ok(), "the oldest ones are forgotten");
+    }
+
+    #[test]
+    fn one_that_comes_and_goes_is_remembered_by_its_last_statement() {
+        let left = LeftNodes { max: 2, ..Memberships::default().left };
+        let mut members = Memberships { left, ..Memberships::default() };
+        for context in 1..=10 {
+            members.apply(&one("gd", "n", &[], context)).unwrap();
+        }
+        assert_eq!(members.left.contexts.len(), 1);
+        assert_eq!(members.apply(&one("gd", "n", &["a"], 9)), Err(AdvertisementRefused::Outdated));
+        members.apply(&one("gd", "n", &["a"], 11)).unwrap();
+        assert!(members.left.contexts.is_empty(), "it is in a group");
+        members.apply(&one("gd", "other", &[], 12)).unwrap();
+        members.apply(&one("gd", "another", &[], 13)).unwrap();
+        assert_eq!(members.groups("n"), BTreeSet::from(["a"]), "a former statement is forgotten without effect");
     }
 
     proptest! {

@@ -2,7 +2,8 @@
 //!
 //! A dead orchestrator is started again on its stored state, up to a limit. Then it is given up: any remaining process of
 //! it is ended first, and its stored state is set aside for a person. Other members of its cluster have taken over its
-//! partitions meanwhile, with all acknowledged messages. Where there is no other member, a new one is started first.
+//! partitions meanwhile, with all acknowledged messages. Where there is no other member, and none that can still be started
+//! again, a new one is started first.
 
 use std::time::Duration;
 
@@ -45,9 +46,7 @@ impl Beginning<'_> {
     /// Starts an orchestrator in place of the last one, `dead`, which cannot be restarted. It takes the partitions over from
     /// the bus. The limit of `dead` begins again, with restarts meanwhile: the new one may fail, too.
     fn start_heir(&mut self, level: Level, dead: &ResourceName) -> Option<String> {
-        let fleet = self.fleet();
-        let living = [Phase::Pending, Phase::Joining, Phase::Serving];
-        if fleet.book.names(level, &living).iter().any(|name| !fleet.is_dead(name)) {
+        if self.fleet().may_serve_again(level) {
             return None;
         }
         let heir = self.new_member(level)?;
@@ -61,20 +60,37 @@ impl Beginning<'_> {
 }
 
 impl FleetSeen<'_> {
-    /// The next orchestrator to be given up: it was tried to be started again often enough and long enough.
+    /// The next orchestrator to be given up.
     fn beyond_restart(&self, level: Level) -> Option<ResourceName> {
         if level != Level::Orchestrator || self.settings.stack(level).is_some() {
             return None;
         }
-        let mut dead = self.book.level(level).filter(|member| matches!(member.phase, Phase::Lost | Phase::Stopped));
-        let given_up = dead.find(|member| {
-            let name = &member.wanted.name;
-            member.failed_restarts >= LEAST_ATTEMPTS
-                && restart_left(member, self.settings.restart_limit, self.now) == Some(Duration::ZERO)
-                && self.is_dead(name)
-                && !self.is_attached(name)
-        });
+        let given_up = self.book.level(level).find(|member| self.is_beyond_restart(member));
         given_up.map(|member| member.wanted.name.clone())
+    }
+
+    /// Whether an orchestrator is dead and was tried to be started again often enough and long enough.
+    fn is_beyond_restart(&self, member: &Member) -> bool {
+        let name = &member.wanted.name;
+        matches!(member.phase, Phase::Lost | Phase::Stopped)
+            && member.failed_restarts >= LEAST_ATTEMPTS
+            && restart_left(member, self.settings.restart_limit, self.now) == Some(Duration::ZERO)
+            && self.is_dead(name)
+            && !self.is_attached(name)
+    }
+
+    /// Whether a member of a level lives, or is dead and has still to be started again. An attached one is started by
+    /// nobody here.
+    fn may_serve_again(&self, level: Level) -> bool {
+        let may = |member: &Member| match member.phase {
+            Phase::Pending | Phase::Joining => !self.is_dead(&member.wanted.name),
+            Phase::Serving | Phase::Lost | Phase::Stopped => {
+                let is_lost = self.is_dead(&member.wanted.name) && self.is_attached(&member.wanted.name);
+                !is_lost && !self.is_beyond_restart(member)
+            }
+            Phase::Draining | Phase::Leaving => false,
+        };
+        self.book.level(level).any(may)
     }
 
     /// The dead orchestrators that the next action restarts: all that were not tried yet, then one at a time, the least

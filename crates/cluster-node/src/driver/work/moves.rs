@@ -1,6 +1,7 @@
 //! Both sides of a move: images, the messages that came since, and their end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,14 +18,13 @@ use crate::driver::restore::without_retained;
 use crate::driver::status::Shared;
 use tidegate_node::{LeftOut, NoAnswer, NodeHandle, OrchestratorMoves};
 
-/// How long queues may take that are read from the store.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before it is looked again whether they have come.
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
 /// Pause before it is looked again whether all nodes have cut.
 pub(super) const CUT_PAUSE: Duration = Duration::from_millis(2);
-/// How long that may take at most, from the time when the images were sent: each node that this one has a session with needs
-/// one with the new home. The partitions are not served meanwhile, so a shorter lease is the limit.
+/// How long that may take at most, with the reads from the store, and without the time in which the images are sent: each node
+/// that this one has a session with needs one with the new home. The partitions are not served meanwhile, so a shorter lease
+/// is the limit.
 const LONGEST_CUT: Duration = Duration::from_secs(10);
 
 /// How long the clients of leaving partitions may take until nothing of them is under way. The others are disconnected.
@@ -49,7 +49,10 @@ impl Arriving {
 pub(super) struct Departing {
     partitions: Partitions,
     to: String,
+    /// When the images were sent.
     since: Instant,
+    /// Until when all nodes have to send to the new home.
+    until: Instant,
 }
 
 impl Worker {
@@ -65,6 +68,7 @@ impl Worker {
         self.departing.remove(&id);
         if let Some(passing) = self.passing.partitions_of(id) {
             self.end_passing_of(passing);
+            self.note_passing();
         } else if self.shared.is_orchestrator
             && let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id, all())
         {
@@ -76,13 +80,27 @@ impl Worker {
         let _ = self.events.send(Event::Refused(id));
     }
 
-    /// Sends the images of leaving partitions.
-    pub(super) fn send(&mut self, id: u64, partitions: Partitions, to: &str) -> Result<(), PartitionMoveError> {
+    /// Sends the images of leaving partitions, whose move a table of this epoch has begun.
+    pub(super) fn send(
+        &mut self,
+        id: u64,
+        partitions: Partitions,
+        to: &str,
+        epoch: u64,
+    ) -> Result<(), PartitionMoveError> {
         let began = Instant::now();
         if self.receiving.keeps_back(partitions) || self.shared.inheriting.keeps_back(partitions) {
             return Err(PartitionMoveError::StillForwarded);
         }
-        let images = images(&self.node, &self.shared, &mut self.preparations, (id, partitions))?;
+        let limit = self.shared.lease().min(LONGEST_CUT);
+        let (shared, begun) = (Arc::clone(&self.shared), (self.members.life, epoch));
+        let check = || if shared.has_called_off(begun, id) { Err(PartitionMoveError::CalledOff) } else { Ok(()) };
+        let take = || {
+            check()?;
+            images(&self.node, &shared, &mut self.preparations, (id, partitions))
+        };
+        let images = attempt_until(began + limit, Instant::now, || pause(LOAD_PAUSE), take)?;
+        let left = limit.saturating_sub(began.elapsed());
         if self.shared.is_orchestrator {
             // A restart has to know of it before the new home can serve the partitions.
             self.begin_passing(id, partitions)?;
@@ -95,8 +113,9 @@ impl Worker {
         let head = json!(ImagesHead { from, partitions: named.clone(), owed, had: messages.is_some() });
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
-        let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
-        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: Instant::now() });
+        let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel, check)?;
+        let since = Instant::now();
+        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since, until: since + left });
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
@@ -121,14 +140,14 @@ impl Worker {
     fn send_rest(&self, id: u64) -> Result<bool, PartitionMoveError> {
         let Some(departing) = self.departing.get(&id) else { return Ok(false) };
         if !self.node.moves().is_cut(id)? {
-            if departing.since.elapsed() > self.shared.lease().min(LONGEST_CUT) {
+            if Instant::now() > departing.until {
                 return Err(PartitionMoveError::NotCut);
             }
             return Ok(false);
         }
         let pieces = self.node.moves().take_transfer_rest(id)?;
-        let bytes =
-            send_parcel(&self.logs, id, Kind::Rest, &Parcel { head: json!({ "from": self.members.name }), pieces })?;
+        let parcel = Parcel { head: json!({ "from": self.members.name }), pieces };
+        let bytes = send_parcel(&self.logs, id, Kind::Rest, &parcel, || Ok(()))?;
         self.shared.counters.note_out(departing.partitions.iter().count());
         let ms = u64::try_from(departing.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(bytes, ms, "all that has come for them is on its way as well");
@@ -215,41 +234,58 @@ pub(super) fn let_clients_leave(node: &NodeHandle, leaving: &[(Partitions, LeftO
     Ok(())
 }
 
-fn send_parcel(logs: &Logs, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, PartitionMoveError> {
+/// Sends a parcel in parts, with a check before each: a slow bus takes long.
+fn send_parcel(
+    logs: &Logs,
+    id: u64,
+    kind: Kind,
+    parcel: &Parcel,
+    check: impl Fn() -> Result<(), PartitionMoveError>,
+) -> Result<usize, PartitionMoveError> {
     let parcel = parcel.write();
     if parcel.len() > parts::MAX_BYTES {
         return Err(PartitionMoveError::TooLong(parcel.len()));
     }
     for part in parts::cut(id, kind, &parcel) {
+        check()?;
         logs.append_image(part)?;
     }
     Ok(parcel.len())
 }
 
-/// Images of held partitions, once the ends of their queues are at the new home, or in memory here.
+/// Attempts until there is a result, until a time at most.
+fn attempt_until<T>(
+    until: Instant,
+    clock: impl Fn() -> Instant,
+    wait: impl Fn(),
+    mut attempt: impl FnMut() -> Result<Option<T>, PartitionMoveError>,
+) -> Result<T, PartitionMoveError> {
+    loop {
+        if let Some(result) = attempt()? {
+            return Ok(result);
+        }
+        if clock() > until {
+            return Err(PartitionMoveError::NotRead);
+        }
+        wait();
+    }
+}
+
+/// Images of held partitions, once the ends of their queues are at the new home, or in memory here; `None` before.
 fn images(
     node: &NodeHandle,
     shared: &Shared,
     preparations: &mut Preparations,
     (id, partitions): (u64, Partitions),
-) -> Result<Vec<PartitionImage>, PartitionMoveError> {
-    let deadline = Instant::now() + LOAD_TIMEOUT;
-    loop {
-        preparations.finish(node, id)?;
-        let max_bytes = parts::MAX_BYTES as u64;
-        let images = if shared.is_orchestrator {
-            OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
-        } else {
-            node.moves().snapshot_for_node(partitions, max_bytes, id)
-        };
-        if let Some(images) = images? {
-            return Ok(images);
-        }
-        if Instant::now() > deadline {
-            return Err(PartitionMoveError::NotRead);
-        }
-        pause(LOAD_PAUSE);
-    }
+) -> Result<Option<Vec<PartitionImage>>, PartitionMoveError> {
+    preparations.finish(node, id)?;
+    let max_bytes = parts::MAX_BYTES as u64;
+    let images = if shared.is_orchestrator {
+        OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
+    } else {
+        node.moves().snapshot_for_node(partitions, max_bytes, id)
+    };
+    Ok(images?)
 }
 
 /// Delivers the messages that the old home has received since the images.
@@ -262,4 +298,25 @@ fn complete(node: &NodeHandle, id: u64, parcel: &[u8]) -> Result<(), PartitionMo
 
 fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {
     Parcel::read(parcel).ok_or(PartitionMoveError::NoParcel)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn images_are_awaited_no_longer_than_the_limit() {
+        let now = Cell::new(Instant::now());
+        let until = now.get() + Duration::from_secs(10);
+        let wait = || now.set(now.get() + Duration::from_secs(1));
+        let never = attempt_until(until, || now.get(), wait, || Ok(None::<()>));
+        assert!(matches!(never, Err(PartitionMoveError::NotRead)));
+        assert_eq!(now.get(), until + Duration::from_secs(1));
+        let called_off =
+            attempt_until(until, || now.get(), wait, || Err::<Option<()>, _>(PartitionMoveError::CalledOff));
+        assert!(matches!(called_off, Err(PartitionMoveError::CalledOff)));
+        assert_eq!(attempt_until(until, || now.get(), wait, || Ok(Some(7))).ok(), Some(7), "it is there");
+    }
 }

@@ -168,13 +168,14 @@ impl Worker {
     }
 
     /// A restart has to know for which partitions messages are forwarded. Says whether that is saved.
-    fn note_passing(&mut self) -> bool {
+    pub(super) fn note_passing(&mut self) -> bool {
         self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
         self.remember_again()
     }
 
-    /// Ends the forwarding for these partitions, which are served here. Their sessions get the messages that were collected
-    /// while another member served them, unless they have them.
+    /// Ends the forwarding for these partitions, which stay here or are served here again. Their sessions get the messages
+    /// that were collected while another member served them, unless they have them. A restart that has not heard of it does
+    /// the same again, so nothing waits until it is remembered.
     pub(super) fn end_passing_of(&mut self, partitions: Partitions) {
         let moves = OrchestratorMoves::of(&self.node);
         let mut failure = None;
@@ -195,11 +196,7 @@ impl Worker {
         if let Some(error) = failure {
             self.complain(&error, "messages of brokers are still collected for partitions that have returned");
         }
-        let before = self.passing.0.len();
         self.passing.0.retain(|_, passing| !passing.partitions.is_empty());
-        if self.passing.0.len() != before {
-            self.note_passing();
-        }
     }
 
     /// Forwards the messages that have arrived for partitions that are served elsewhere.

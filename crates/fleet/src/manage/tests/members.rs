@@ -434,6 +434,26 @@ fn the_last_orchestrator_is_replaced_if_it_cannot_restart() {
 }
 
 #[test]
+fn an_heir_waits_until_no_dead_orchestrator_can_return() {
+    // All four are dead when the provider answers again. Only the first one cannot be started, for longer than its limit.
+    let sizes = vec![(0, 2), (0, 4), (300_000, 2)];
+    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], sizes]);
+    let kill = (85, Event::Kill(Level::Orchestrator));
+    let events = [
+        (60, Event::Break),
+        (85, Event::Mute(true)),
+        kill,
+        kill,
+        kill,
+        (310, Event::Mute(false)),
+        (400, Event::Traffic(false)),
+    ];
+    run.turns(1000, &[], &events);
+    run.settled(2, 2);
+    assert_eq!(shares(&run), vec![32, 32]);
+}
+
+#[test]
 fn an_evicted_orchestrator_that_missed_its_return_serves() {
     // Orchestrator 2 leaves at second 15. None answers from second 24, before it has left, until second 310.
     let sizes = vec![(0, 2), (1_000, 1), (300_000, 2)];
