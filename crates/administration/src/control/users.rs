@@ -96,7 +96,7 @@ impl Telling {
             let Some(body) = self.exchange.next(admission, name.as_str()) else { continue };
             match node.ask_node(name, body) {
                 Ok(answer) => drop(self.unanswered.insert(name.clone(), answer)),
-                Err(error) => self.fail(name, &error, now),
+                Err(error) => self.fail(name, error, now),
             }
         }
         names.iter().any(|name| !self.later.contains_key(name) && self.exchange.has_next(name.as_str()))
@@ -106,14 +106,14 @@ impl Telling {
         for (name, answer) in std::mem::take(&mut self.unanswered) {
             match answer.try_recv() {
                 Ok(Ok(answer)) => self.exchange.note_answer(name.as_str(), Some(&answer)),
-                Ok(Err(error)) => self.fail(&name, &error, now),
-                Err(TryRecvError::Disconnected) => self.fail(&name, &AskError::Lost, now),
+                Ok(Err(error)) => self.fail(&name, error, now),
+                Err(TryRecvError::Disconnected) => self.fail(&name, AskError::Lost, now),
                 Err(TryRecvError::Empty) => drop(self.unanswered.insert(name, answer)),
             }
         }
     }
 
-    fn fail(&mut self, name: &NodeName, error: &AskError, now: Instant) {
+    fn fail(&mut self, name: &NodeName, error: AskError, now: Instant) {
         tracing::debug!(node = %name, %error, "a node did not get the connections of user names here");
         self.exchange.note_answer(name.as_str(), None);
         self.later.insert(name.clone(), now + MEMBERS_EVERY);

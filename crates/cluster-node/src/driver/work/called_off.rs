@@ -40,7 +40,7 @@ impl Orchestrator {
         let kind = NodeKind { is_orchestrator: true, exchanges_addresses: false };
         let shared = Arc::new(Shared::new("a", node.handle(), LEASE, Duration::ZERO, kind));
         let (events, inbox) = channel();
-        let restorer = Restorer::new("a".to_owned(), node.handle(), logs.bus.clone(), Default::default(), None);
+        let restorer = Restorer::new("a".to_owned(), node.handle(), logs.bus.clone(), tidegate_engine::Settings::default(), None);
         let memory = MemoryFile::of(None, None);
         let mut worker = Worker::new("a".to_owned(), node.handle(), logs, memory, restorer, shared, events);
         worker.resume();
