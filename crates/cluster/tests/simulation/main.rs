@@ -148,8 +148,8 @@ struct World {
     longest_gap: u64,
     /// Whether nodes prepare moves: they send a part ahead.
     prepares: bool,
-    /// Whether processes that begin wait for their brokers.
-    waits: bool,
+    /// How long a process that begins waits for its brokers at most.
+    waits_within: u64,
     /// Images that named messages which were sent ahead.
     shortened: usize,
 }
@@ -192,7 +192,7 @@ impl World {
             served_at: vec![0; usize::from(PARTITIONS)],
             longest_gap: 0,
             prepares: false,
-            waits: false,
+            waits_within: 0,
             shortened: 0,
         };
         for index in 0..NODES {

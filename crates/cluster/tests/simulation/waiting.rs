@@ -9,10 +9,10 @@ use super::{LEASE, NODES, PARTITIONS, World, seeds};
 impl World {
     /// A process that begins has its brokers at once, or later.
     pub(super) fn wait_for_brokers(&mut self, index: usize) {
-        if !self.waits {
+        if self.waits_within == 0 {
             return;
         }
-        let longest = if self.random.below(2) == 0 { 1 } else { 3 * LEASE };
+        let longest = if self.random.below(2) == 0 { 1 } else { self.waits_within };
         self.nodes[index].waits_until = self.now + self.random.below(longest);
     }
 
@@ -42,8 +42,10 @@ fn one_node_at_most_gets_partitions_while_it_waits() {
     let mut has_waited = false;
     for seed in seeds(300..306) {
         let mut world = World::new(seed);
-        world.waits = true;
-        world.nodes.iter_mut().for_each(|node| node.durable = true);
+        world.waits_within = 3 * LEASE;
+        for node in &mut world.nodes {
+            node.durable = true;
+        }
         for _ in 0..80 {
             world.disturb();
             let pause = world.random.below(LEASE);

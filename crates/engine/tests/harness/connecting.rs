@@ -137,7 +137,7 @@ impl Connecting {
         self
     }
 
-    pub(crate) fn from_host(mut self, host: &str) -> Self {
+    pub(crate) fn at_host(mut self, host: &str) -> Self {
         self.host = Some(host.to_owned());
         self
     }

@@ -74,8 +74,8 @@ fn the_hub_gets_host_and_user_of_a_publisher() {
         other.subscribe("#", AtLeastOnce);
         let cases = [
             (v5("a"), " a"),
-            (v5("b").from_host("192.0.2.7"), "@192.0.2.7 b"),
-            (v311("c d").from_host("2001:db8::7").user("ann b", "x"), "@2001:db8::7/5 ann b c d"),
+            (v5("b").at_host("192.0.2.7"), "@192.0.2.7 b"),
+            (v311("c d").at_host("2001:db8::7").user("ann b", "x"), "@2001:db8::7/5 ann b c d"),
             (v5("e").user("", "x"), "@/0  e"),
         ];
         for (connecting, behind_time) in cases {

@@ -40,7 +40,8 @@ impl Orchestrator {
         let kind = NodeKind { is_orchestrator: true, exchanges_addresses: false };
         let shared = Arc::new(Shared::new("a", node.handle(), LEASE, Duration::ZERO, kind));
         let (events, inbox) = channel();
-        let restorer = Restorer::new("a".to_owned(), node.handle(), logs.bus.clone(), tidegate_engine::Settings::default(), None);
+        let restorer =
+            Restorer::new("a".to_owned(), node.handle(), logs.bus.clone(), tidegate_engine::Settings::default(), None);
         let memory = MemoryFile::of(None, None);
         let mut worker = Worker::new("a".to_owned(), node.handle(), logs, memory, restorer, shared, events);
         worker.resume();
@@ -90,7 +91,9 @@ impl Orchestrator {
         self.follow(|table| {
             table.moves.clear();
             let homes = Arc::make_mut(&mut table.homes);
-            partitions.iter().for_each(|partition| homes.set(*partition, Some(home.clone())));
+            for partition in partitions {
+                homes.set(*partition, Some(home.clone()));
+            }
         });
     }
 

@@ -93,8 +93,9 @@ impl Worker {
             return Err(PartitionMoveError::StillForwarded);
         }
         let limit = self.shared.lease().min(LONGEST_CUT);
-        let (shared, begun) = (Arc::clone(&self.shared), (self.members.life, epoch));
-        let check = || if shared.has_called_off(begun, id) { Err(PartitionMoveError::CalledOff) } else { Ok(()) };
+        let (shared, life) = (Arc::clone(&self.shared), self.members.life);
+        let check =
+            || if shared.has_called_off((life, epoch), id) { Err(PartitionMoveError::CalledOff) } else { Ok(()) };
         let take = || {
             check()?;
             images(&self.node, &shared, &mut self.preparations, (id, partitions))

@@ -81,7 +81,7 @@ impl World {
         let Node { admission, exchange, .. } = &mut self.nodes[from];
         exchange.begin(admission, names.iter().map(String::as_str));
         let count = admission.users.count(&UserKey::of(&user(0, "u")));
-        for to in (0..names.len() + 1).filter(|to| *to != from) {
+        for to in (0..=names.len()).filter(|to| *to != from) {
             if !self.sent.contains_key(&(from, to))
                 && let Some(bytes) = exchange.next(admission, &name(to))
             {
