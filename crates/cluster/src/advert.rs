@@ -78,7 +78,7 @@ pub struct Advert {
     /// It stays a member although it takes no partitions: it was not asked to take a share yet.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub stays: bool,
-    /// It is an orchestrator whose connections to brokers wait for the end of those of its last life: it takes no partitions
+    /// It is an orchestrator whose connections to brokers wait for the end of its last life's connections: it takes no partitions
     /// as long as another member takes them.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub waits: bool,

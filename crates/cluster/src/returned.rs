@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use crate::{Seen, Table};
 
-/// The members among these that take partitions: all that have their brokers. If each waits, it is the one that has most
+/// The members among these that take partitions: all that have their brokers. If each waits, it is the member with most
 /// partitions. Before the first partitions are assigned there are no former connections.
 pub(crate) fn with_brokers(table: &Table, seen: &Seen, members: Vec<String>) -> Vec<String> {
     let waits = |name: &String| seen.present(name).is_some_and(|advert| advert.waits);

@@ -308,7 +308,7 @@ fn missing(world: &World) -> Vec<(usize, String)> {
 }
 
 /// Probes that came although they must not, or did not although they must. Clients do not connect again meanwhile: one whose
-/// connection has ended cannot get a probe, and what came before still counts.
+/// connection has ended cannot get a probe, and probes that came before still count.
 fn interests(subscribers: &[Subscriber], must: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let judged = subscribers.iter().enumerate().filter(|(_, subscriber)| !must || subscriber.session.is_open());

@@ -1,8 +1,10 @@
 //! The state of a node in its cluster: for both of its threads, and for the console.
 
 mod links;
+mod standpoint;
 
-use std::collections::BTreeMap;
+pub(super) use standpoint::Standpoint;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,38 +15,16 @@ use super::behind::Behind;
 use super::counters::Counters;
 use super::inquiry::{Inquiries, write_served};
 use super::shown::{lease_ms, load_of, weight_used};
-use super::weights::Heard;
 use super::work::ahead::MovesToHere;
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
 
 use serde_json::{Value, json};
 use tidegate_administration::{AHEAD, ClusterPart, FORMER_LIFE, INHERITED, Part, SERVED_QUESTION};
-use tidegate_cluster::{Advert, PartitionDifference, Table};
+use tidegate_cluster::{PartitionDifference, Table};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::NodeHandle;
-
-/// The knowledge of the thread that speaks to the bus.
-#[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
-pub(super) struct Standpoint {
-    pub(super) member: bool,
-    /// Whether the newest table that the node knows has it: it has a share, or will be a member again.
-    pub(super) has_place: bool,
-    pub(super) leads: bool,
-    pub(super) life: u64,
-    pub(super) leaving: bool,
-    pub(super) table: Table,
-    pub(super) adverts: BTreeMap<String, Advert>,
-    pub(super) bus: bool,
-    /// The leases that members say they have.
-    pub(super) leases: BTreeMap<String, Duration>,
-    /// The loads of members, where this node leads and shares follow measures.
-    pub(super) heard: BTreeMap<String, Heard>,
-    /// Members whose load is not known there.
-    pub(super) unmeasured: Vec<String>,
-}
 
 /// The table that shards follow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,28 +32,6 @@ struct InForce {
     life: u64,
     epoch: u64,
     served: Partitions,
-}
-
-impl Standpoint {
-    /// Whether a table has called off a move which a table of this epoch has begun for this life.
-    fn has_called_off(&self, (life, epoch): (u64, u64), id: u64) -> bool {
-        self.life != life || self.table.epoch > epoch && !self.table.moves.iter().any(|it| it.id == id)
-    }
-
-    /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it still
-    /// passes messages of brokers on.
-    fn has_handed_over(&self, name: &str, passes: bool) -> bool {
-        let willing = |(other, life): (&String, &u64)| {
-            let advert = self.adverts.get(other).filter(|advert| advert.life == *life);
-            other != name && advert.is_some_and(|advert| !advert.leaving)
-        };
-        if !self.bus || (!self.member && !self.has_place) {
-            return true;
-        }
-        let alone = !self.table.lives.iter().any(willing);
-        let works = !self.table.of(name).is_empty();
-        self.member && self.leaving && (alone || (!works && !passes))
-    }
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +79,7 @@ pub(super) struct Shared {
     wants_share: AtomicBool,
     /// Whether the process ends, and so hands over all partitions whatever is wanted.
     ends: AtomicBool,
-    /// Whether connections to brokers wait for the end of those of the last life.
+    /// Whether connections to brokers wait for the end of the last life's connections.
     waits_for_brokers: AtomicBool,
     /// See [`Shared::prepares_until`].
     prepares_until: OnceLock<Instant>,
@@ -239,7 +197,7 @@ impl Shared {
 
     /// Whether the node takes no partitions and hands over its partitions; whether it stays a member meanwhile; and whether
     /// it takes none as long as another one does, since its connections to brokers wait. An orchestrator that begins does
-    /// not know yet whether other members work off those of its last life.
+    /// not know yet whether other members work off its last life's connections.
     pub(super) fn leaves(&self) -> (bool, bool, bool) {
         let (wants_share, ends) = (self.wants_share.load(Ordering::Relaxed), self.ends.load(Ordering::Relaxed));
         (ends || !wants_share, !ends && !wants_share, self.waits_for_brokers.load(Ordering::Relaxed))
@@ -502,56 +460,5 @@ impl ClusterPart for ClusterApi {
             "memberships_lost": numbers.lapses,
             "astray": numbers.astray,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tidegate_cluster::Move;
-
-    use super::*;
-    use crate::driver::first_table::first_table;
-
-    /// The node "a" of a table with "b", which has only moves to forward.
-    fn leaving() -> Standpoint {
-        let advert = |leaving: bool| Advert { life: 1, leaving, ..Advert::default() };
-        let adverts: BTreeMap<String, Advert> =
-            [("a".to_owned(), advert(true)), ("b".to_owned(), advert(false))].into();
-        let mut table = first_table(&adverts);
-        table.lives.insert("a".to_owned(), 1);
-        let (member, has_place, leaving, bus) = (true, true, true, true);
-        Standpoint { member, has_place, leaving, table, adverts, bus, ..Standpoint::default() }
-    }
-
-    #[test]
-    fn a_member_ends_the_connections_of_dead_members_first() {
-        let counters = Counters::default();
-        counters.set_passing(0, 1);
-        assert!(!leaving().has_handed_over("a", counters.passes()));
-        counters.set_passing(0, 0);
-        assert!(leaving().has_handed_over("a", counters.passes()));
-    }
-
-    #[test]
-    fn a_move_is_called_off_by_a_later_table_or_life() {
-        let moved = Move { id: 300, partitions: vec![1], from: "a".into(), to: "b".into() };
-        let begins = Table { epoch: 7, moves: vec![moved], ..Table::default() };
-        let at = |table: &Table| Standpoint { life: 1, table: table.clone(), ..Standpoint::default() };
-        let ends = Table { epoch: 8, moves: Vec::new(), ..begins.clone() };
-        assert!(!at(&Table { epoch: 6, ..ends.clone() }).has_called_off((1, 7), 300), "the table is not heard of yet");
-        assert!(!at(&begins).has_called_off((1, 7), 300));
-        assert!(!at(&Table { epoch: 8, ..begins.clone() }).has_called_off((1, 7), 300));
-        assert!(at(&ends).has_called_off((1, 7), 300));
-        assert!(at(&begins).has_called_off((2, 7), 300), "another life has begun");
-    }
-
-    #[test]
-    fn a_node_that_is_not_yet_a_member_again_has_a_share() {
-        let again = Standpoint { member: false, table: Table::default(), ..leaving() };
-        assert!(!again.has_handed_over("a", false));
-        let without_place = Standpoint { has_place: false, ..again.clone() };
-        assert!(without_place.has_handed_over("a", false));
-        let without_bus = Standpoint { bus: false, ..again };
-        assert!(without_bus.has_handed_over("a", false));
     }
 }

@@ -52,7 +52,7 @@ pub(super) use table_work::{FollowingNode, TableWork};
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a table that is not in force everywhere is put in force again.
 const FORCE_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before it is looked again whether messages are kept back too long.
+/// Pause before the next check whether messages are kept back too long.
 const LATE_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(3_600);
@@ -75,7 +75,7 @@ pub(super) fn begin(
     events: Sender<Event>,
 ) -> Result<Sender<Work>, NodeError> {
     let (work, inbox) = channel();
-    let worker = Worker::new(name.to_string(), node, logs, memory, restorer, shared, events);
+    let worker = new_worker(name.to_string(), node, logs, memory, restorer, shared, events);
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(NodeError::Thread)
 }
@@ -109,38 +109,38 @@ fn all() -> Partitions {
     (0..PARTITIONS).map(PartitionId).collect()
 }
 
-impl Worker {
-    fn new(
-        name: String,
-        node: NodeHandle,
-        logs: Logs,
-        memory: MemoryFile,
-        restorer: Restorer,
-        shared: Arc<Shared>,
-        events: Sender<Event>,
-    ) -> Self {
-        let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        let receiving = Arc::clone(&shared.receiving);
-        Self {
-            members: Members::new(name),
-            node,
-            logs,
-            memory,
-            saved: None,
-            shared,
-            events,
-            arriving,
-            departing,
-            passing: PassingMoves::default(),
-            adopted: AdoptedBrokers::default(),
-            receiving,
-            brokers: BrokersHeld::default(),
-            preparations: Preparations::default(),
-            restorer,
-            tasks,
-        }
+fn new_worker(
+    name: String,
+    node: NodeHandle,
+    logs: Logs,
+    memory: MemoryFile,
+    restorer: Restorer,
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+) -> Worker {
+    let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+    let receiving = Arc::clone(&shared.receiving);
+    Worker {
+        members: Members::new(name),
+        node,
+        logs,
+        memory,
+        saved: None,
+        shared,
+        events,
+        arriving,
+        departing,
+        passing: PassingMoves::default(),
+        adopted: AdoptedBrokers::default(),
+        receiving,
+        brokers: BrokersHeld::default(),
+        preparations: Preparations::default(),
+        restorer,
+        tasks,
     }
+}
 
+impl Worker {
     fn run(mut self, inbox: &Receiver<Work>) {
         self.resume();
         loop {
@@ -203,8 +203,8 @@ impl Worker {
         self.note_adopted_brokers();
     }
 
-    /// Carries out one fetch that is due. It may take long, so it comes after moves that are under way: nobody serves their
-    /// partitions, and they end within a lease.
+    /// Carries out one fetch that is due. It may take long, so it comes after moves that are under way: no node
+    /// serves their partitions, and they end within a lease.
     fn restore(&mut self) {
         if !self.departing.is_empty() {
             return;

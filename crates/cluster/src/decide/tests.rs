@@ -390,7 +390,7 @@ fn a_member_that_waits_for_its_brokers_gets_no_partitions() {
 }
 
 #[test]
-fn one_of_those_that_wait_takes_all_partitions() {
+fn one_of_several_waiting_members_takes_all_partitions() {
     let nodes = [("a", 1), ("b", 2), ("c", 3), ("d", 4)];
     let (first, _) = settle(Table::default(), &mut seen(&nodes));
     let (one, _) = settle(first, &mut seen(&nodes[3..]));
@@ -403,7 +403,7 @@ fn one_of_those_that_wait_takes_all_partitions() {
     assert_eq!(counts(&four), [0, 1_024, 0]);
     let mut last = decide(&four, &waiting(&[("a", 1), ("c", 3)], &["a", "c"])).unwrap();
     assert_eq!(counts(&last), [1_024, 0]);
-    // Where some have partitions, it is the one that has most.
+    // Where some have partitions, it is the member with most partitions.
     for partition in 0..600 {
         last.give(partition, "c", last.epoch, None);
     }

@@ -73,7 +73,7 @@ struct Node {
     content: Content,
     arrived: BTreeSet<u64>,
     leaving: bool,
-    /// Its connections to brokers wait until then for the end of those of its last life.
+    /// Its connections to brokers wait until then for the end of its last life's connections.
     waits_until: u64,
     /// The images of dead nodes that it fetches or has fetched.
     restoring: Vec<Restoring>,

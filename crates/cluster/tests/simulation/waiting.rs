@@ -16,7 +16,7 @@ impl World {
         self.nodes[index].waits_until = self.now + self.random.below(longest);
     }
 
-    /// A node that waits gets partitions only where no other one takes them, and one of those that wait has all of these.
+    /// A node that waits gets partitions only where no other node takes them, and one waiting node then has all of these.
     pub(super) fn check_waiting(&self, before: &Table, next: &Table, seen: &Seen) {
         let node_of = |table: &Table, partition| table.home(partition).map(|home| home.node.clone());
         if (0..PARTITIONS).all(|partition| node_of(before, partition).is_none()) {

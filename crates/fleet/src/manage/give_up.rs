@@ -79,8 +79,8 @@ impl FleetSeen<'_> {
             && !self.is_attached(name)
     }
 
-    /// Whether a member of a level lives, or is dead and has still to be started again. An attached one is started by
-    /// nobody here.
+    /// Whether a member of a level lives, or is dead and has still to be started again. The manager starts no
+    /// attached one.
     fn may_serve_again(&self, level: Level) -> bool {
         let may = |member: &Member| match member.phase {
             Phase::Pending | Phase::Joining => !self.is_dead(&member.wanted.name),

@@ -68,6 +68,8 @@ struct KnownNodes {
 struct UserSharing {
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     is_woken: AtomicBool,
+    /// Other nodes get announcements. Without them a change costs nothing.
+    announces: AtomicBool,
     /// Nodes that have been linked since the last look.
     linked: Mutex<BTreeSet<Box<str>>>,
     /// The number of nodes that have announced names.
@@ -169,7 +171,7 @@ impl Users {
 
     /// Notes a change for the next announcement.
     fn tell(&self, part: &mut UserPart, user: UserKey) {
-        if self.sharing.wake.get().is_some() {
+        if self.sharing.announces.load(Relaxed) {
             part.note_changed(user);
             self.wake();
         }
@@ -209,22 +211,23 @@ impl Users {
     /// Takes the announcement of another node. Returns the answer to it; `None` if the bytes are no announcement.
     pub(crate) fn take_announcement(&self, node: &str, bytes: &[u8]) -> Option<Vec<u8>> {
         let Some(announcement) = UserCounts::read(bytes) else { return announcement::refusal(bytes) };
-        let number = {
-            let mut nodes = lock(&self.nodes);
-            if announcement.is_first {
-                self.forget(&mut nodes, node);
-                nodes.next += 1;
-                let number = nodes.next;
-                nodes.by_name.insert(node.into(), number);
-            }
+        // Held to the end: a node that leaves meanwhile would keep counts which nothing ends.
+        let mut nodes = lock(&self.nodes);
+        if announcement.is_first {
+            self.forget(&mut nodes, node);
+            nodes.next += 1;
+            let number = nodes.next;
+            nodes.by_name.insert(node.into(), number);
             self.sharing.heard.store(nodes.by_name.len() as u32, Relaxed);
-            nodes.by_name.get(node).copied()
-        };
-        let Some(number) = number else { return Some(announcement::answer(false)) };
+            // A node without a limit announces too, as soon as another one has one.
+            self.wake();
+        }
+        let Some(number) = nodes.by_name.get(node).copied() else { return Some(announcement::answer(false)) };
         let mut forgotten = 0_usize;
         for (user, count) in &announcement.counts {
             forgotten += usize::from(!lock(self.part(user)).take(number, *user, *count));
         }
+        drop(nodes);
         if forgotten > 0 && !self.sharing.has_warned.swap(true, Relaxed) {
             tracing::warn!(
                 node,
@@ -252,8 +255,10 @@ impl Users {
         }
     }
 
-    /// Begins a look of the thread that announces: later changes wake it again. Returns the nodes that have been linked.
-    fn begin_look(&self) -> BTreeSet<Box<str>> {
+    /// Begins a look of the thread that announces: later changes wake it again, if there are nodes to announce them to. Returns
+    /// the nodes that have been linked.
+    fn begin_look(&self, announces: bool) -> BTreeSet<Box<str>> {
+        self.sharing.announces.store(announces, Relaxed);
         self.sharing.is_woken.store(false, Relaxed);
         std::mem::take(&mut lock(&self.sharing.linked))
     }

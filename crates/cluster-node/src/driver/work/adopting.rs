@@ -216,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// When it is looked again.
+    /// The pause before the next look.
     pub(super) fn next_look_at_adopted(&self) -> Option<Duration> {
         (!self.adopted.all.is_empty() || self.shared.inheriting.is_waiting()).then_some(PAUSE)
     }

@@ -43,7 +43,7 @@ impl Orchestrator {
         let restorer =
             Restorer::new("a".to_owned(), node.handle(), logs.bus.clone(), tidegate_engine::Settings::default(), None);
         let memory = MemoryFile::of(None, None);
-        let mut worker = Worker::new("a".to_owned(), node.handle(), logs, memory, restorer, shared, events);
+        let mut worker = new_worker("a".to_owned(), node.handle(), logs, memory, restorer, shared, events);
         worker.resume();
         let adverts: BTreeMap<_, _> =
             ["a", "b"].map(|name| (name.to_owned(), Advert { life: 1, ..Advert::default() })).into();

@@ -18,9 +18,9 @@ use crate::driver::restore::without_retained;
 use crate::driver::status::Shared;
 use tidegate_node::{LeftOut, NoAnswer, NodeHandle, OrchestratorMoves};
 
-/// Pause before it is looked again whether they have come.
+/// Pause before the next check whether they have come.
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
-/// Pause before it is looked again whether all nodes have cut.
+/// Pause before the next check whether all nodes have cut.
 pub(super) const CUT_PAUSE: Duration = Duration::from_millis(2);
 /// How long that may take at most, with the reads from the store, and without the time in which the images are sent: each node
 /// that this one has a session with needs one with the new home. The partitions are not served meanwhile, so a shorter lease
@@ -29,7 +29,7 @@ const LONGEST_CUT: Duration = Duration::from_secs(10);
 
 /// How long the clients of leaving partitions may take until nothing of them is under way. The others are disconnected.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Pause before it is looked again whether they have left.
+/// Pause before the next check whether they have left.
 const LEAVE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Partitions that are to come.

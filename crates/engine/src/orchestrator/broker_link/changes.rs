@@ -1,6 +1,6 @@
 //! Changes of the filters that brokers are asked for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::disjoint::CommonChange;
 use crate::now::Millis;
@@ -25,33 +25,66 @@ impl FilterChange<'_> {
     }
 }
 
-/// Filters that others have replaced, in the order in which they are forgotten.
+/// Filters that others have replaced, until they are forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Replaced(VecDeque<(Millis, Box<str>)>);
+pub(super) struct Replaced {
+    /// The time at which each is forgotten.
+    at: BTreeMap<Box<str>, Millis>,
+    /// The same in the order of time. Filters that are wanted again remain here until then.
+    order: VecDeque<(Millis, Box<str>)>,
+}
 
 impl Replaced {
-    /// When the first one is to be forgotten.
+    /// When the first one is to be forgotten, at the earliest.
     pub(super) fn due(&self) -> Millis {
-        self.0.front().map_or(Millis::NEVER, |(at, _)| *at)
+        self.order.front().map_or(Millis::NEVER, |(at, _)| *at)
     }
 
     pub(super) fn add(&mut self, now: Millis, filter: Box<str>) {
-        self.0.push_back((now.plus(KEPT_MS), filter));
+        let at = now.plus(KEPT_MS);
+        self.at.insert(filter.clone(), at);
+        self.order.push_back((at, filter));
     }
 
     /// A filter is wanted again. Returns whether it was replaced.
     pub(super) fn forget(&mut self, filter: &str) -> bool {
-        let before = self.0.len();
-        self.0.retain(|(_, other)| **other != *filter);
-        self.0.len() < before
+        self.at.remove(filter).is_some()
     }
 
     /// The broker holds no filters.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        (self.at, self.order) = Default::default();
     }
 
     pub(super) fn pop_due(&mut self, now: Millis) -> Option<Box<str>> {
-        if self.due() > now { None } else { self.0.pop_front().map(|(_, filter)| filter) }
+        while self.due() <= now {
+            let (at, filter) = self.order.pop_front()?;
+            if self.at.get(&filter) == Some(&at) {
+                self.at.remove(&filter);
+                return Some(filter);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_filter_is_forgotten_unless_it_is_wanted_again() {
+        let mut replaced = Replaced::default();
+        for (ms, filter) in [(0, "a"), (1, "b"), (2, "c")] {
+            replaced.add(Millis(ms), filter.into());
+        }
+        assert!(replaced.forget("b") && !replaced.forget("b"));
+        assert_eq!((replaced.due(), replaced.pop_due(Millis(KEPT_MS - 1))), (Millis(KEPT_MS), None));
+        replaced.forget("a");
+        replaced.add(Millis(3), "a".into());
+        assert_eq!(replaced.pop_due(Millis(KEPT_MS + 2)).as_deref(), Some("c"));
+        assert_eq!(replaced.pop_due(Millis(KEPT_MS + 2)), None, "a begins again");
+        assert_eq!(replaced.pop_due(Millis(KEPT_MS + 3)).as_deref(), Some("a"));
+        assert_eq!(replaced.due(), Millis::NEVER);
     }
 }

@@ -240,12 +240,19 @@ impl Brokers {
         session_present: bool,
     ) {
         let Some(broker_link) = self.all.get_mut(&key) else { return };
+        let are_common = wanted.are_common(broker_link);
         let wanted = wanted.at(broker_link);
         let filters = &mut broker_link.filters;
         let gone = std::mem::take(&mut filters.gone);
         if session_present {
-            let gone = gone.into_iter().filter(|filter| !wanted.contains_key(filter));
-            filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
+            for filter in gone.into_iter().filter(|filter| !wanted.contains_key(filter)) {
+                if are_common {
+                    // A new filter may have replaced it: until the broker has that one, it brings the messages of this one.
+                    filters.replaced.add(state.journal.now.monotonic, filter);
+                } else {
+                    filters.queue.push_back(Change { filter, subscribe: false, wait: 0 });
+                }
+            }
         } else {
             filters.replaced.clear();
         }

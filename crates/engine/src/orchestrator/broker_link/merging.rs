@@ -24,10 +24,15 @@ impl WantedFilters {
         if present { disjoint.add(filter) } else { disjoint.remove(&self.filters, filter) }
     }
 
+    /// Whether a broker is asked for common filters.
+    pub(super) fn are_common(&self, broker_link: &BrokerLink) -> bool {
+        self.disjoint.is_some() && !broker_link.version.is_v5()
+    }
+
     /// The filters that a broker is asked for.
     pub(super) fn at(&self, broker_link: &BrokerLink) -> &BTreeMap<Box<str>, u64> {
         match &self.disjoint {
-            Some(disjoint) if !broker_link.version.is_v5() => disjoint.common(),
+            Some(disjoint) if self.are_common(broker_link) => disjoint.common(),
             _ => &self.filters,
         }
     }

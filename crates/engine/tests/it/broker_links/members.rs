@@ -31,7 +31,7 @@ const FEW_SEEDS: u64 = 60;
 /// Things that happen in one run.
 const ACTIONS: usize = 90;
 /// Rounds of a second in which all connections of dead members have to end when nothing breaks any more. A limit gives up
-/// those that have not ended after half a minute, which nothing may depend on.
+/// connections that have not ended after half a minute, and nothing may depend on it.
 const WORK_OFF_ROUNDS: usize = 20;
 /// Members at most.
 const MEMBERS: usize = 4;

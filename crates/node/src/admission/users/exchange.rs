@@ -92,7 +92,9 @@ impl UserExchange {
     /// Takes note of all changes since the last call. `members` are the other nodes of the cluster.
     pub fn begin<'a>(&mut self, admission: &Admission, members: impl Iterator<Item = &'a str>) {
         let users = &admission.users;
-        let linked = users.begin_look();
+        let mut members = members.peekable();
+        // Before the counts are read: a later change is announced.
+        let linked = users.begin_look(members.peek().is_some());
         let changed = users.take_changed();
         let mut before = std::mem::take(&mut self.receivers);
         for name in members {

@@ -13,7 +13,7 @@ impl Run {
         self.lines.iter().any(|line| line.is_of(member))
     }
 
-    /// The members that take partitions: all that do not wait for their brokers. If each waits, it is the one that has most.
+    /// The members that take partitions: all that do not wait for their brokers. If each waits, it is the one with most.
     pub(super) fn takers(&self) -> Vec<usize> {
         let (waiting, free): (Vec<usize>, Vec<usize>) =
             self.living().into_iter().partition(|member| self.has_lines(*member));
