@@ -2,8 +2,9 @@
 //!
 //! Other members work off the connections of the last life of such an orchestrator, each until the brokers of all homes know
 //! the filters of the partitions there. If two of these homes waited for their own former connections, they could wait for
-//! each other. So one member at most that waits is the home of partitions: its former connections wait only for members
-//! that have their brokers, and all others wait for these members and for it.
+//! each other. So one member at most that waits gets partitions: its former connections wait only for members that have
+//! their brokers, and all others wait for these members and for it. A member that restarts before it is given up keeps its
+//! partitions while it waits: no other member works off its connections.
 
 use std::cmp::Reverse;
 
