@@ -202,6 +202,9 @@ fn an_earlier_release_gets_no_announcement_until_it_is_linked() {
 fn a_change_wakes_the_announcer_once() {
     let mut world = World::new(2, 5);
     let woken = |world: &World| world.nodes[0].woken.load(Relaxed);
+    assert!(world.claim(0));
+    assert_eq!(woken(&world), 0, "no other node gets announcements");
+    world.announce(0);
     assert!(world.claim(0) && world.claim(0));
     assert_eq!(woken(&world), 1);
     world.announce(0);
@@ -209,6 +212,10 @@ fn a_change_wakes_the_announcer_once() {
     assert_eq!(woken(&world), 2);
     world.nodes[0].admission.note_linked("1");
     assert_eq!(woken(&world), 2, "it is awake already");
+    world.announce(0);
+    world.announce(1);
+    world.arrive(1, 0);
+    assert_eq!(woken(&world), 3, "another node begins to announce");
 }
 
 #[test]
